@@ -55,6 +55,9 @@ def model_card(
     options = {**identity_fields(config), "license": config.license}
     if config.checkpoint:
         options["checkpoint"] = model_name(config.checkpoint)
+        del options["model"]
+    if not config.can_be_prolonged:
+        del options["decay_share"]
     tables["Training"] = {
         "steps done": summary["step"],
         "rows seen": summary["rows"],

@@ -158,6 +158,9 @@ def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dic
             "modernbert, or another size."
         )
     objective = config.objective or kind.objectives[0]
+    if config.objective is None and checkpoint and checkpoint.shape.is_decoder:
+        objective = "ltr"
+        replace(config, objective=objective)  # refuses options that do not go with it
     if objective not in kind.objectives:
         possible = " or ".join(kind.objectives)
         raise UserError(

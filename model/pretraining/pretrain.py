@@ -81,12 +81,19 @@ def pretrain(
             print_notice(f"Resumes {output} from {latest.name}.")
         setup = set_up(plan, ranks)
         model, updater, state = start(setup, latest)
-        if state.num_ranks not in (None, ranks.num_ranks):
-            print_notice(
-                f"The run began with {state.num_ranks} ranks and goes on with {ranks.num_ranks}: "
-                "its weights will differ in their last digits."
-            )
+        size = min(setup.rows_at_once(plan.phases[0]), config.batch_size)
+        how = ", as dropout is drawn anew" if plan.config.dropout else " in their last digits"
+        for what, before, now in (
+            ("ranks", state.num_ranks, ranks.num_ranks),
+            ("rows in a micro-batch", state.micro_batch_size, size),
+        ):
+            if before not in (None, now):
+                print_notice(
+                    f"The run began with {before} {what} and goes on with {now}: its weights will "
+                    f"differ{how}."
+                )
         state.num_ranks = ranks.num_ranks
+        state.micro_batch_size = size
         state.num_threads = use_threads(state.num_threads, ranks.device)
         open_log: AbstractContextManager[RunLog | None] = nullcontext()
         if ranks.rank == 0:

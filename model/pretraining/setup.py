@@ -86,7 +86,9 @@ class PretrainState:
     also_digest: str = ""
     """Of the manifest of these rows, as a run may resume with others."""
     num_ranks: int | None = None
-    """Processes that train together, whose shares of a batch decide the last bits, too."""
+    """Processes that train together, for each of which dropout is drawn."""
+    micro_batch_size: int | None = None
+    """Rows of a micro-batch in the first phase: dropout is drawn for each, too."""
     num_threads: int | None = None
     """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
 

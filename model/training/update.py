@@ -2,9 +2,9 @@
 
 A global batch is divided between the ranks, and each rank computes its part in micro-batches. Every
 micro-batch's loss is already its share of the global batch's loss, so gradients only have to be
-added up: neither the micro-batch size nor the number of ranks changes the result, except for
-rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a checkpoint needs no random
-state.
+added up: without dropout, neither the micro-batch size nor the number of ranks changes the result,
+except for rounding. Dropout is seeded by (seed, step, rank, micro-batch), so a checkpoint needs no
+random state; but with other micro-batches or ranks other masks are drawn, and the weights differ.
 
 With matrix products in fp16 the loss is scaled up so that small gradients do not vanish
 (`torch.amp.GradScaler`); an update whose gradient overflows is skipped, and the scale halved.

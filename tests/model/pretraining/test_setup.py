@@ -51,6 +51,18 @@ def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
     checkpoint = Checkpoint.open(make_checkpoint(tmp_path / "model"))
     config = PretrainConfig(checkpoint=checkpoint.name, model="tiny")
     assert model_defaults(config, checkpoint)["learning_rate"] == 1e-4
+    assert model_defaults(config, checkpoint)["objective"] == "mlm+nsp"
+
+
+def test_a_left_to_right_model_stays_one(tmp_path):
+    folder = make_checkpoint(tmp_path / "model")
+    shape = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(shape | {"is_decoder": True}))
+    checkpoint = Checkpoint.open(folder)
+    config = PretrainConfig(checkpoint=checkpoint.name)
+    assert model_defaults(config, checkpoint)["objective"] == "ltr"
+    with pytest.raises(UserError, match=r"`mask_rate` .* `objective` ltr uses no masks"):
+        model_defaults(replace(config, mask_rate=(0.3,)), checkpoint)
 
 
 def test_by_default_documents_are_read_40_times_as_in_the_paper(instances, tmp_path):
