@@ -31,7 +31,7 @@ from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card
 from .evaluate import text_measures
 from .plan import make_plan
-from .setup import Summary, set_up, start
+from .setup import PretrainSetup, PretrainState, Summary, set_up, start
 from .work import PretrainWork
 
 
@@ -81,19 +81,7 @@ def pretrain(
             print_notice(f"Resumes {output} from {latest.name}.")
         setup = set_up(plan, ranks)
         model, updater, state = start(setup, latest)
-        size = min(setup.rows_at_once(plan.phases[0]), config.batch_size)
-        how = ", as dropout is drawn anew" if plan.config.dropout else " in their last digits"
-        for what, before, now in (
-            ("ranks", state.num_ranks, ranks.num_ranks),
-            ("rows in a micro-batch", state.micro_batch_size, size),
-        ):
-            if before not in (None, now):
-                print_notice(
-                    f"The run began with {before} {what} and goes on with {now}: its weights will "
-                    f"differ{how}."
-                )
-        state.num_ranks = ranks.num_ranks
-        state.micro_batch_size = size
+        _note_parts(setup, state)
         state.num_threads = use_threads(state.num_threads, ranks.device)
         open_log: AbstractContextManager[RunLog | None] = nullcontext()
         if ranks.rank == 0:
@@ -119,6 +107,24 @@ def pretrain(
             if updater.graphs is not None:
                 print_notice(f"Updates as CUDA graphs: {updater.graphs.figures()}.")
             return _finish(work, folder)
+
+
+def _note_parts(setup: PretrainSetup, state: PretrainState) -> None:
+    """Note into how many parts a batch is divided, and say so if a resumed run changes that."""
+    plan = setup.plan
+    num_rows = min(setup.rows_at_once(plan.phases[0]), plan.config.batch_size)
+    how = ", as dropout is drawn anew" if plan.config.dropout else " in their last digits"
+    for what, before, now in (
+        ("ranks", state.num_ranks, setup.ranks.num_ranks),
+        ("rows in a micro-batch", state.micro_batch_size, num_rows),
+    ):
+        if before not in (None, now):
+            print_notice(
+                f"The run began with {before} {what} and goes on with {now}: its weights will "
+                f"differ{how}."
+            )
+    state.num_ranks = setup.ranks.num_ranks
+    state.micro_batch_size = num_rows
 
 
 def _finish(work: PretrainWork, folder: Path) -> Summary:

@@ -86,9 +86,9 @@ class PretrainState:
     also_digest: str = ""
     """Of the manifest of these rows, as a run may resume with others."""
     num_ranks: int | None = None
-    """Processes that train together, for each of which dropout is drawn."""
+    """Processes that train together; each draws its own dropout."""
     micro_batch_size: int | None = None
-    """Rows of a micro-batch in the first phase: dropout is drawn for each, too."""
+    """Rows of a micro-batch in the first phase; each draws its own dropout, too."""
     num_threads: int | None = None
     """Threads of each operation on a CPU, which decide the last bits; None on a GPU."""
 
