@@ -52,16 +52,16 @@ _SKIPPED_BYTES = 1 << 20
 
 _READ_BYTES = 1 << 13
 
-_SUFFIXES_OF_ROWS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
-_SUFFIXES = {
+_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+_NOT_IN_IDS = {
     "text": (".txt.utf-8", ".txt"),
     "gutenberg": (".txt.utf-8", ".txt"),
-    "jsonl": _SUFFIXES_OF_ROWS,
-    "csv": _SUFFIXES_OF_ROWS,
-    "tsv": _SUFFIXES_OF_ROWS,
+    "jsonl": _ROW_SUFFIXES,
+    "csv": _ROW_SUFFIXES,
+    "tsv": _ROW_SUFFIXES,
     "parquet": (".parquet",),
 }
-"""Those that are not part of the ids, by format."""
+"""Suffixes that are no part of the documents' ids, by format."""
 
 # What reading damaged data raises.
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException)
@@ -93,7 +93,7 @@ class InputRange:
     @property
     def stem(self) -> str:
         """Prefix of the ids of the documents in a file: its name without suffixes."""
-        return stem_of(self.name, *_SUFFIXES.get(self.format, ()))
+        return stem_of(self.name, *_NOT_IN_IDS.get(self.format, ()))
 
     def cut(self, starts: Sequence[int]) -> list[Self]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
