@@ -112,6 +112,9 @@ def test_ranks_without_a_row_count_nothing(checkpoint):
     parts = [micro_batches(features, each, asked=None, most_tokens=4096) for each in ranks]
     third = torch.tensor(1 / 3)
     assert [[part.share for part in own] for own in parts] == [[third]] * 3 + [[None]]
+    nothing = features[0]._replace(target=np.array([IGNORED] * 4))
+    whole, none = micro_batches([features[0], nothing], ALONE, asked=1, most_tokens=4096)
+    assert whole.share == 1 and none.share is None
 
 
 @pytest.mark.slow

@@ -12,7 +12,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from clozeworks.pipeline import storage
@@ -258,6 +260,17 @@ def test_the_lock_file_of_a_killed_process_is_named(unlockable: str):
     storage.remove(left)
     with locked(unlockable):
         pass
+
+
+def test_one_that_begins_while_another_ends_has_the_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOTSUP, "not supported")))
+    replace = os.replace
+    with ExitStack() as first:
+        first.enter_context(locked(str(tmp_path)))
+        # Its folder of lock files is made, and its own file not yet there.
+        monkeypatch.setattr(os, "replace", lambda *paths: (first.close(), replace(*paths)))
+        with locked(str(tmp_path)):
+            pass
 
 
 def test_of_many_at_once_at_most_one_has_a_directory(
