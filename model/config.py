@@ -26,7 +26,10 @@ from ..pipeline.errors import UserError
 
 # https://huggingface.co/docs/hub/repositories-licenses
 _LICENSE = re.compile(r"[a-z0-9]+([.+-]+[a-z0-9]+)*\+*")
-SHAPE_OPTIONS = ("num_layers", "hidden_size", "num_heads")
+ModelSize = Literal[
+    "tiny", "mini", "small", "medium", "base", "large", "ettin-17m", "ettin-32m", "ettin-68m"
+]
+SHAPE_OPTIONS = ("model", "num_layers", "hidden_size", "num_heads")
 Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
 DEVICE_HELP = (
     "Device to {}; auto uses an NVIDIA or AMD GPU if there is one. mps (Apple) and xpu (Intel) are "
@@ -66,13 +69,11 @@ class PretrainConfig:
         "Encoder: bert, or modernbert, which learns masked words alone, from fewer tokens; by "
         "default bert, or that of --checkpoint.",
     )
-    model: Literal[
-        "tiny", "mini", "small", "medium", "base", "large", "ettin-17m", "ettin-32m", "ettin-68m"
-    ] = option(
-        "base",
-        "Size of the encoder: layers x hidden size 2x128, 4x256, 4x512, 8x512, 12x768 or 24x1024; "
-        "of a ModernBERT the last two are 22x768 and 28x1024, and it may have Ettin's shapes, deep "
-        "and narrow: 7x256, 10x384 or 19x512.",
+    model: ModelSize | None = option(
+        None,
+        "Size of a new encoder, by default base: layers x hidden size 2x128, 4x256, 4x512, 8x512, "
+        "12x768 or 24x1024; of a ModernBERT the last two are 22x768 and 28x1024, and it may have "
+        "Ettin's shapes, deep and narrow: 7x256, 10x384 or 19x512.",
     )
     checkpoint: str | None = option(
         None,
@@ -237,9 +238,9 @@ class PretrainConfig:
             check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
         else:
             # Its weights would not fit into another shape.
-            keeps_shape = not any(getattr(self, name) for name in SHAPE_OPTIONS)
-            must = "its model's shape cannot be changed; drop the shape options"
-            check(keeps_shape, "checkpoint", self.checkpoint, must)
+            for name in SHAPE_OPTIONS:
+                value = getattr(self, name)
+                check(value is None, name, value, "`checkpoint` sets the shape; leave it out")
         budget = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         if len(budget) > 1:
             both = f"`{budget[0]}` and `{budget[1]}` are both given"

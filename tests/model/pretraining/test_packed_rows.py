@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from clozeworks.model.config import PretrainConfig
+from clozeworks.model.config import SHAPE_OPTIONS, PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.encoder import initialise
@@ -363,7 +363,7 @@ def test_a_run_is_prolonged_from_an_archived_model_with_its_averages(
     steady = replace(PretrainConfig(**SHORT, archive_every=3), decay_share=0.0)
     pretrain(steady, [instances], tmp_path / "steady")
     archived = tmp_path / "steady" / "archive" / "step-3"
-    shape = dict.fromkeys(("num_layers", "hidden_size", "num_heads"))
+    shape = dict.fromkeys(SHAPE_OPTIONS)
     changes: dict[str, Any] = {"decay_share": 1.0, "warmup_steps": 0, "steps": 2, **shape}
     end = replace(steady, checkpoint=str(archived), **changes)
     capsys.readouterr()

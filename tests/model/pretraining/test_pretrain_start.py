@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from clozeworks.model.checkpoint import read_model
-from clozeworks.model.config import PretrainConfig
+from clozeworks.model.config import SHAPE_OPTIONS, PretrainConfig
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
@@ -23,11 +23,7 @@ from tests.fixtures.pretrain_fixture import (
     weights,
 )
 
-WITHOUT_SHAPE = {
-    name: value
-    for name, value in SHORT.items()
-    if name not in ("num_layers", "hidden_size", "num_heads")
-}
+WITHOUT_SHAPE = {name: value for name, value in SHORT.items() if name not in SHAPE_OPTIONS}
 """For runs whose checkpoint sets it."""
 
 
@@ -49,8 +45,10 @@ def test_continues_from_the_weights_of_another_model(instances, tmp_path):
         pretrain(PretrainConfig(**config), [other], tmp_path / "third")
     with pytest.raises(UserError, match="different vocabular"):
         pretrain(make_config(), [instances, other], tmp_path / "third")
-    with pytest.raises(UserError, match="shape cannot be changed"):
+    with pytest.raises(UserError, match="`num_layers` is 3, but `checkpoint` sets the shape"):
         PretrainConfig(**config, num_layers=3)
+    with pytest.raises(UserError, match="`model` is base, but `checkpoint` sets the shape"):
+        PretrainConfig(**config, model="base")
 
 
 def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path, capsys):

@@ -49,7 +49,7 @@ def test_a_bert_has_no_size_of_ettin():
 
 def test_a_model_that_is_trained_on_has_the_papers_rate(tmp_path):
     checkpoint = Checkpoint.open(make_checkpoint(tmp_path / "model"))
-    config = PretrainConfig(checkpoint=checkpoint.name, model="tiny")
+    config = PretrainConfig(checkpoint=checkpoint.name)
     assert model_defaults(config, checkpoint)["learning_rate"] == 1e-4
     assert model_defaults(config, checkpoint)["objective"] == "mlm+nsp"
 
