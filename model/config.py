@@ -127,7 +127,7 @@ class PretrainConfig:
     objective: Literal["mlm+nsp", "mlm", "ltr"] | None = option(
         None,
         "Training objective: masked tokens and next sentences (BERT's default), masked tokens only "
-        "(a ModernBERT's), or left to right (a BERT's; a --checkpoint that was trained so stays so).",
+        "(a ModernBERT's), or left to right (of a BERT; a --checkpoint trained so stays so).",
         group="Objective and masking",
     )
     dynamic_masking: Literal["none", "token", "whole-word"] | None = option(

@@ -29,11 +29,12 @@ def export(
         raise UserError(f"`output` is the model itself ({output}); give another folder.")
     Checkpoint.open(directory)  # raises if it is damaged
     names = [name for name in FILES if storage.exists(storage.join(directory, name))]
-    if CARD not in names:
-        raise UserError(
-            f"{directory} is not a finished run: {CARD} is missing. Rerun the command that "
-            "writes it."
-        )
+    for name in (WEIGHTS, CARD):
+        if name not in names:
+            raise UserError(
+                f"{directory} is not a finished run: {name} is missing. Rerun the command that "
+                "writes it."
+            )
     # Hidden files are ignored, such as the .gitattributes of a Hub clone.
     present = [name for name in storage.file_names(output) if not name.startswith(".")]
     if others := sorted(set(present) - set(FILES)):

@@ -137,7 +137,7 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 class _TokenizerConfig(Struct):
     """The only field of ``tokenizer_config.json`` that matters here."""
 
-    model_max_length: float = math.inf
+    model_max_length: float | None = None
 
 
 def model_max_length(directory: str | Path) -> float:
@@ -147,7 +147,8 @@ def model_max_length(directory: str | Path) -> float:
     """
     content = read_files(str(directory)).get("tokenizer_config.json", b"{}")
     config = parse_json(content, _TokenizerConfig, f"{directory}/tokenizer_config.json")
-    return config.model_max_length
+    length = config.model_max_length
+    return length if length and length > 0 else math.inf
 
 
 def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> dict[str, bytes]:

@@ -118,7 +118,10 @@ def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: boo
     """Convert plain values; raise as `parse_json`. Unless `strict`, text may hold numbers."""
     try:
         return convert_values(value, kind, strict=strict)
-    except (ValueError, RecursionError, UserError) as error:
+    except UserError as error:
+        # Of a field's own check; the file may be another program's.
+        raise UserError(f"{path}: {error} {advice}") from None
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, error, advice) from None
 
 

@@ -68,8 +68,7 @@ def evaluate_task(
         report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
         outputs = infer(finetuned.model, features, finetuned.inference)
         scores = task.scores(outputs, features, examples)
-        # Of the most frequent answer among these very examples: no other constant is right more
-        # often.
+        # Of the constant answer that is best for these very examples.
         constant = task.baseline(examples, examples)
         baseline = {name: constant[name] for name in scores if name in constant}
         figures[f"{prefix}examples"] = len(examples)

@@ -263,17 +263,32 @@ class Classification(Task[TextExample]):
         return self._measured(logits_NK[:, 0], examples)
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:
-        """Return the metrics on `examples` of the most frequent class of `train`, or mean score."""
+        """Return each metric on `examples` of the constant answer that is best for `train` by it:
+        the most frequent class, the most frequent labels, the mean score.
+        """
         targets = self._targets(train)
+        constants: dict[str, Any] = {}
         if self.has_lists:
-            given_NK = np.zeros((len(examples), len(self.labels)), dtype=bool)
-            given_NK[:, targets.sum(0).argmax()] = True
-            return self._measured(given_NK, examples)
-        if self.labels:
-            constant = np.bincount(targets).argmax()
+            counts_K = targets.sum(0)
+            ranked_K = np.argsort(-counts_K, kind="stable")
+            # Of the j most frequent labels, for each j: twice the right ones by those given and
+            # those that are true.
+            num_given_K = len(train) * np.arange(1, len(counts_K) + 1)
+            micro_f1_K = 2 * counts_K[ranked_K].cumsum() / (num_given_K + counts_K.sum())
+            best = ranked_K[: micro_f1_K.argmax() + 1]
+            # A label that is never given has an F1 of 0.
+            constants = {"micro_f1": np.isin(np.arange(len(counts_K)), best), "macro_f1": True}
+        elif self.labels:
+            constants = dict.fromkeys(self.metrics, np.bincount(targets).argmax())
+            if "f1" in constants:  # of class 1, however rare it is
+                constants["f1"] = 1
         else:
-            constant = targets.mean()
-        return self._measured(np.full(len(examples), constant), examples)
+            constants = dict.fromkeys(self.metrics, targets.mean())
+        truths = self._targets(examples)
+        return {
+            name: measure(name, np.broadcast_to(constant, truths.shape), truths)
+            for name, constant in constants.items()
+        }
 
     def word_baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return the metrics of logistic regression on TF-IDF, for one class a single text."""
@@ -353,21 +368,23 @@ def read_classify(
     rows = list(chain.from_iterable(tables))
     if not rows:
         raise UserError(f"{files[0]} contains no rows.")
-    first = rows[0]
-    default = next((name for name in TEXT_COLUMNS if name in first.values), TEXT_COLUMNS[0])
+    # A row may lack a column, which `usable` counts.
+    given = dict.fromkeys(chain.from_iterable(row.values for row in rows))
+    default = next((name for name in TEXT_COLUMNS if name in given), TEXT_COLUMNS[0])
     columns = (options.text or default).split(",")
     if len(columns) > 2:
         raise UserError(f"`text` is {options.text}; give one column, or both of a pair.")
     label = options.label or "label"
     for name in (*columns, label):
-        if name not in first.values:
+        if name not in given:
             raise UserError(
-                f"{first.where}: there is no column {shown(name)}, only {listed(first.values)}; "
-                "choose with `text` and `label`."
+                f"{rows[0].where}: there is no column {shown(name)}, only {listed(given)}; choose "
+                "with `text` and `label`."
             )
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
-    has_lists = isinstance(first.values[label], list)
+    values = (row.values.get(label) for row in rows)
+    has_lists = isinstance(next((value for value in values if value is not None), None), list)
     names_by_row: list[list[str]] = []
     for row in rows:
         with suppress(UnusableRowError):  # `usable` counts them

@@ -335,8 +335,10 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, 
     """Return the task that the training `files` define, by their types of entities, or by their
     tags if none has the form of an entity's; and their sentences.
     """
-    # A wrong tag among those of entities is an error, so all of the first file's decide.
-    tags = _tags(read_conll(files[0], True, ANY_TAGS))
+    # A wrong tag among those of entities is an error, so all of the first file's decide that has
+    # any.
+    tags_by_file = (_tags(read_conll(file, True, ANY_TAGS)) for file in files)
+    tags = next(filter(None, tags_by_file), None)
     if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):
         return read_pos(files, options)
     documents = [list(read_conll(file, True, ENTITY_TAGS)) for file in files]
@@ -346,7 +348,7 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, 
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
             "B-person, or a text have spans."
         )
-    (first, *_) = documents[0][0]
+    first = next(chain.from_iterable(chain.from_iterable(documents)))
     task = EntityRecognition(
         types=tuple(sorted(types)),
         from_texts=first.text is not None,

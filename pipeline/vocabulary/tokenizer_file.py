@@ -82,6 +82,8 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
     specials = _specials(fields, ids, files, path)
     added = {each["content"] for each in fields["added_tokens"]} - specials.names
     normalization = _bert_normalization(fields)
+    if normalization:
+        _check_case(normalization.lowercase, files.get("tokenizer_config.json", b"{}"), path)
     byte_level = _byte_level(fields, tokens)
     is_foreign = normalization is None and byte_level is None
     file = TokenizerFile(content.decode(), specials, frozenset(added), is_foreign)
@@ -91,6 +93,20 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
         steps = _normalizer_steps(fields["normalizer"]) if byte_level else []
         normalization = Normalization("Lowercase" in steps, "StripAccents" in steps)
     return Vocabulary(tuple(tokens), normalization, byte_level, file)
+
+
+def _check_case(lowercase: bool, content: bytes, path: str) -> None:
+    """Raise `UserError` if ``tokenizer_config.json`` has other letters than ``tokenizer.json``: of
+    a BERT's ``transformers`` follows the former, so that a model would read other tokens there.
+    """
+    config = parse_json(content, dict[str, Any], f"tokenizer_config.json beside {path}")
+    is_berts = str(config.get("tokenizer_class")).startswith("BertTokenizer")
+    said = config.get("do_lower_case")
+    if is_berts and said is (not lowercase):
+        raise UserError(
+            f"{path} has lowercase {json.dumps(lowercase)}, but tokenizer_config.json beside it "
+            f"do_lower_case {json.dumps(said)}; correct the wrong one."
+        )
 
 
 def _open(content: bytes, path: str) -> Tokenizer:

@@ -108,6 +108,10 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
     other = "contains other files (notes.txt, …)"
     refused(f"{tmp_path} {other}. Choose another `output`.", run, tmp_path)
     refused(f"`output` is the model itself ({run}/.); give another folder.", run, f"{run}/.")
+    (run / "model.safetensors").rename(run / "weights")
+    what_next = "model.safetensors is missing. Rerun the command that writes it."
+    refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")
+    (run / "weights").rename(run / "model.safetensors")
     (run / "README.md").unlink()
     what_next = "README.md is missing. Rerun the command that writes it."
     refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")

@@ -38,6 +38,21 @@ def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
     assert GLUE["sst2"].word_baseline(train, train) == {"accuracy": 1.0}
 
 
+def test_the_constant_answer_with_most_f1_is_the_positive_class():
+    train = [TextExample("a", "b", target) for target in (0, 0, 1)]
+    scores = GLUE["qqp"].baseline(train, train)
+    assert scores == {"f1": pytest.approx(1 / 2), "accuracy": pytest.approx(2 / 3)}
+
+
+def test_a_first_row_without_a_label_or_its_column_is_no_reason_to_refuse_the_others(tmp_path):
+    rows = [{"text": "a"}, {"text": "a", "label": None}]
+    rows += [{"text": name, "label": [name]} for name in ("a", "b")]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    task = classify(write(tmp_path / "a.jsonl", lines))
+    assert task.labels == ("a", "b")
+    assert task.has_lists
+
+
 def classify(path: Path, **options):
     return read_classify([path], TaskOptions(**options))[0]
 

@@ -152,6 +152,10 @@ def test_metrics_are_those_of_scikit_learn_and_a_label_needs_half_the_probabilit
     }  # fmt: skip
     # "joy" is the most frequent: 2 of 4 right, 2 of 4 found.
     assert task.baseline(examples, examples)["micro_f1"] == pytest.approx(0.5)
+    # All labels at once: the mean of 2/5, 2/3 and 2/5.
+    assert task.baseline(examples, examples)["macro_f1"] == pytest.approx(22 / 45)
+    both = [example._replace(target=(0, 1)) for example in examples]
+    assert task.baseline([*both, examples[2]], both)["micro_f1"] == 1
 
 
 @pytest.mark.slow

@@ -487,6 +487,15 @@ def test_a_set_of_the_hub_has_numbered_tags(tmp_path):
     assert read == sorted(expected)
 
 
+@pytest.mark.parametrize(("tags", "name"), [("B-x O", "ner"), ("NOUN VERB", "pos")])
+def test_an_empty_first_file_decides_nothing(tmp_path, tags, name):
+    lines = "".join(f"a {tag}\n" for tag in tags.split())
+    files = [write(tmp_path / "a.conll", ""), write(tmp_path / "b.conll", lines)]
+    task, examples = read_ner(files, TaskOptions())
+    assert task.name == name
+    assert len(examples) == 1
+
+
 def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):
     rows = [
         {"tokens": ["a", "b"], "tags": ["B-x", "O"]},
