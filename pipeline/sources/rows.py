@@ -42,7 +42,6 @@ LONGEST_JOINED = 100_000
 _JUDGED_ROWS = 100
 _LONGEST_SENTENCE = 1000
 
-_ONE_BOOK = IngestConfig(documents="file")
 _HEAD_CHARACTERS = 1 << 14
 _SEARCHED_CHARACTERS = 1 << 20
 _LONGEST_SHOWN = 200
@@ -248,6 +247,8 @@ class Table:
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
     documents: str = "auto"
     """As `IngestConfig.documents`."""
+    keep_lines: bool = False
+    """As `IngestConfig.keep_lines`."""
     path: str = ""
     """Its name, if that of folders may be columns (``region=eu``), as Hive and Spark write them."""
     extracted: bool = False
@@ -394,7 +395,8 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         # cut into several documents; here they are one again.
         file = io.BytesIO(text.encode("utf-8", "replace"))
         book = InputRange(path=location, name=location, format="text")
-        books = read_book(file, book, _ONE_BOOK, counters)
+        config = IngestConfig(documents="file", keep_lines=table.keep_lines)
+        books = read_book(file, book, config, counters)
         paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
     document = RawDocument(
         id=identity,

@@ -96,6 +96,7 @@ def read_table(
         source="parquet",
         columns=columns,
         documents=config.documents,
+        keep_lines=config.keep_lines,
         path=name,
     )
     expansion = _Expansion()
@@ -184,6 +185,7 @@ def read_data_set(
             source=data_set.source,
             columns=columns,
             documents=documents,
+            keep_lines=config.keep_lines,
             continues=data_set.is_on_disk and input_range.start > 0,
         )
         yield from row_documents(_rows(batches, table, counters), table, counters)

@@ -238,6 +238,7 @@ def _table(input_range: InputRange, config: IngestConfig) -> Table:
         source=input_range.format,
         columns=Columns.of(config),
         documents=config.documents,
+        keep_lines=config.keep_lines,
         path=input_range.name,
         unit="byte",
         continues=input_range.start > 0,

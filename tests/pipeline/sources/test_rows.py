@@ -1,9 +1,13 @@
 """Rows with a text as documents: ids, sources and titles, of wikis and of anything else."""
 
+from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
+from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
+from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.rows import Columns, Table, row_documents, wiki_of
 from clozeworks.pipeline.sources.streams import RawDocument
 
@@ -122,3 +126,23 @@ def test_fields_of_any_type_become_clean_text():
 )
 def test_wiki_of_an_address(url: str, expected: tuple[str, str] | None) -> None:
     assert wiki_of(url) == expected
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "saved"])
+def test_lines_of_hard_wrapped_rows_are_kept_on_request(form: str, tmp_path: Path):
+    labs = "Labs: WBC 7.5"
+    line = "He was brought in by his wife after he had been complaining of pain,\n"
+    rows = datasets.Dataset.from_list([{"text": f"{labs}\n\n{line * 30}and went."}])
+    path = str(tmp_path / f"notes.{form}")
+    if form == "jsonl":
+        rows.to_json(path)
+    elif form == "csv":
+        rows.to_csv(path)
+    elif form == "parquet":
+        rows.to_parquet(path)
+    else:
+        rows.save_to_disk(path)
+    (without,) = read_documents(path)
+    assert labs not in without.paragraphs
+    (kept,) = read_documents(path, IngestConfig(keep_lines=True))
+    assert kept.paragraphs == [labs, *without.paragraphs]
