@@ -1,6 +1,7 @@
 """Translate the language codes of sources to those of BCP 47, which documents have."""
 
 import re
+from functools import lru_cache
 from importlib.util import find_spec
 
 from .errors import UserError
@@ -34,14 +35,25 @@ _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*")
 def check_language(code: str) -> None:
     """Raise `UserError` unless this is a language's code: not its name, nor that of a country, nor
     three letters where there are two.
+    """
+    known = known_language(code)
+    if known != language_tag(code):
+        hint = f"; did you mean {known}" if known else ": give one such as en, uk or zh"
+        raise UserError(f"`language` is {code}, which is not the code of a language{hint}.")
+
+
+@lru_cache(maxsize=1000)
+def known_language(code: str) -> str:
+    """Return the tag of a language's code, of two letters where there are such (``de`` of ``deu``);
+    "" if it is not one.
 
     Codes are those of CLDR, by ``babel``. Languages of three letters that it does not name are
     taken as they are: ISO 639-3 has 7,900.
     """
     tag = language_tag(code)
-    language, _, _ = tag.partition("-")
-    is_known = _TAG.fullmatch(tag) is not None
-    hint = ": give one such as en, uk or zh"
+    if not _TAG.fullmatch(tag):
+        return ""
+    language, hyphen, subtags = tag.partition("-")
     if find_spec("babel") is not None:  # not where only manifests are read
         from babel import Locale, localedata
         from babel.core import get_global
@@ -49,13 +61,11 @@ def check_language(code: str) -> None:
         aliases = get_global("language_aliases")
         shorter = aliases.get(language, "")
         if len(language) == 3 and len(shorter) == 2:  # ukr, whose rules would not be found
-            is_known = False
-            hint = f"; did you mean {shorter}"
+            return f"{shorter}{hyphen}{subtags}"
         # A language that has a locale has a name, too, and the names take 30 ms to load.
-        elif len(language) == 2 and not localedata.exists(language) and language not in aliases:
-            is_known = language in Locale("en").languages
-    if not is_known:
-        raise UserError(f"`language` is {code}, which is not the code of a language{hint}.")
+        if len(language) == 2 and not localedata.exists(language) and language not in aliases:
+            return tag if language in Locale("en").languages else ""
+    return tag
 
 
 def language_tag(code: str) -> str:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
+from ..languages import known_language
 from ..schemas import DOCUMENTS
 from ..text import gutenberg
 from ..text.books import is_wrapped
@@ -34,7 +35,6 @@ from .streams import InputRange, RawDocument
 URL = "url"
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 _NO_NAME = re.compile(r"[^\w.-]+")
 LONGEST_JOINED = 100_000
 """Characters of a document of joined rows, unless something else ends it earlier."""
@@ -126,9 +126,9 @@ class Columns:
         return normalise(" ".join(_strings_at(row, name)))
 
     def read_language(self, row: Mapping[str, object]) -> str:
-        """Return the code of a row's language; "" if the column holds none."""
+        """Return the tag of a row's language; "" if the column holds the code of none."""
         code = self.read(row, self.language)
-        return code if _LANGUAGE.fullmatch(code) else ""
+        return known_language(code) if code else ""
 
 
 INGESTED = Columns(text=("sentences",), id="doc_id", language="language", source="source")

@@ -1,5 +1,6 @@
 """Rows with a text as documents: ids, sources and titles, of wikis and of anything else."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,25 @@ def test_only_the_text_of_wikis_loses_its_short_lines():
 def test_windows_ends_of_lines_are_no_part_of_paragraphs():
     document = read({"text": f"{PROSE}\r\n\r\n{PROSE}"})
     assert document and document.paragraphs == [PROSE, PROSE]
+
+
+@pytest.mark.parametrize(
+    ("value", "language"),
+    [
+        ("deu", "de"),
+        ("deu_Latn", "de-latn"),
+        ("pt_BR", "pt-br"),
+        ("simple", "en"),
+        ("nds", "nds"),
+        ("german", ""),
+        ("jp", ""),
+        ("", ""),
+    ],
+)
+def test_a_column_holds_codes_as_the_option_takes_them(value: str, language: str):
+    table = replace(TABLE, columns=Columns(language="lang"))
+    document = read({"text": PROSE, "lang": value}, table=table)
+    assert document and document.language == language
 
 
 def test_hard_wrapped_text_is_read_as_a_book():
