@@ -22,7 +22,7 @@ import pyarrow as pa
 from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
-from ..languages import known_language
+from ..languages import UNKNOWN, known_language
 from ..schemas import DOCUMENTS
 from ..text import gutenberg
 from ..text.books import is_wrapped
@@ -127,8 +127,8 @@ class Columns:
 
     def read_language(self, row: Mapping[str, object]) -> str:
         """Return the tag of a row's language; "" if the column holds the code of none."""
-        code = self.read(row, self.language)
-        return known_language(code) if code else ""
+        tag = known_language(self.read(row, self.language))
+        return "" if tag == UNKNOWN else tag
 
 
 INGESTED = Columns(text=("sentences",), id="doc_id", language="language", source="source")

@@ -65,6 +65,7 @@ def test_windows_ends_of_lines_are_no_part_of_paragraphs():
         ("nds", "nds"),
         ("german", ""),
         ("jp", ""),
+        ("und", ""),
         ("", ""),
     ],
 )
