@@ -58,10 +58,11 @@ _BEFORE_A_WORD = "|".join(
 _PLACE = re.compile(
     rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)(?! [A-ZÀ-ÖØ-ÞА-Я])"
 )
-_SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between", "and", "or", "sound")
+_SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between")
 _BEFORE_A_SOUND = "|".join(f"(?<= {word} .)" for word in _SOUND_FOLLOWS)
 _SPOKEN_WORD = re.compile(
-    rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|{_BEFORE_A_SOUND})(?= \w)"
+    rf"{PRONUNCIATION}(?:(?:{_BEFORE_A_SOUND})(?= \w| ?[,.;:!?]| \(|$)"
+    r"|(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|(?<= and .)|(?<= or .)|(?<= sound .))(?= \w))"
 )
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
