@@ -106,7 +106,8 @@ class OriginMeasures:
 
         # Every token of a document is in one row of a pass, so its rows add up to its length (times
         # the number of passes, which moves all documents by the same number of buckets).
-        lengths_D = np.bincount(document_a, length_a, num_documents)
+        # Of no rows `bincount` makes integers, whatever the weights.
+        lengths_D = np.bincount(document_a, length_a, num_documents).astype(float)
         lengths_D += np.bincount(document_b, length_b, num_documents)
         octaves_D = np.log2(np.maximum(lengths_D, 1))
         buckets_D = np.floor(octaves_D * BUCKETS_PER_OCTAVE).astype(np.int64)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from clozeworks.pipeline.auditing.checks import mask_checks, split_checks
 from clozeworks.pipeline.auditing.measures import Measures
+from clozeworks.pipeline.auditing.origins import OriginMeasures
 from clozeworks.pipeline.auditing.verdict import Audit, Check, Verdict
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.instances.balance import auc_of
@@ -16,12 +17,14 @@ from sklearn.metrics import roc_auc_score
 
 from tests.fixtures import audit_fixture
 from tests.fixtures.audit_fixture import (
+    SHARD,
     VOCABULARY,
     audit,
     build,
     checks_of,
     failed,
 )
+from tests.fixtures.documents_fixture import write_documents
 
 
 def check(name: str, figure: str, verdict: Verdict, value: float = 0.5) -> Check:
@@ -240,3 +243,10 @@ def test_auc_is_that_of_scikit_learn():
     histogram = np.zeros((2, 20), np.int64)
     np.add.at(histogram, (labels, values + 0), 1)
     assert auc_of(histogram)[0] == pytest.approx(roc_auc_score(labels, values))
+
+
+def test_a_shard_from_which_no_rows_were_built_is_measured(tmp_path):
+    documents = write_documents(tmp_path / "documents", {SHARD: [("books", "en", ["One."])] * 2})
+    origins = OriginMeasures(documents, {})
+    origins.end_shard(SHARD)
+    assert origins.sources == {}
