@@ -84,10 +84,16 @@ class InstancesStage(Stage):
     def manifest(self, job: Job, head: StoredHead) -> InstancesManifest:
         """Write the tokenizer's files; return the manifest, with counts, mixture and shards."""
         setup: InstancesSetup = job.setup
+        built = job.records(BuildShards)
+        shards = [record.shard for record in built]
+        if not any(shard.rows for shard in shards if shard.split == "train"):
+            raise UserError(
+                "No rows for training: no pass reads any of the documents, or they have no text. "
+                "Raise `weight` or `duplicates`, or ingest them into fewer `shards`."
+            )
         vocabulary = vocabulary_of(setup.tokenizer.fingerprint, self.vocab)
         for name, content in vocabulary_files(vocabulary).items():
             job.write_bytes(name, content)
-        built = job.records(BuildShards)
         counters = Counters()
         for record in built:
             counters.add(record.counters)
@@ -98,7 +104,7 @@ class InstancesStage(Stage):
             languages=setup.languages,
             tokenizer=setup.tokenizer,
             mixture=sum_groups(setup.mixture, groups_of_shards),
-            shards=[record.shard for record in built],
+            shards=shards,
         )
 
     def absolute(self) -> Self:

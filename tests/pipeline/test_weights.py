@@ -215,12 +215,12 @@ def test_a_document_alone_in_a_part_of_a_pass_is_left_out_if_it_needs_a_partner(
     tmp_path: Path, pairing: str, weight: str
 ):
     manifest = built(
-        few(tmp_path / "documents", 2), tmp_path, pairing=pairing, weight=(weight,), max_length=32
+        few(tmp_path / "documents", 4), tmp_path, pairing=pairing, weight=(weight,), max_length=32
     )
     left_out = manifest.counts.get("documents_without_partner", 0)
     assert bool(left_out) == (pairing in ("balanced", "bert"))
     read = sum(group.tokens_built for group in manifest.mixture) / 120
-    assert read + left_out == pytest.approx(4 * (4 if weight == "b=3" else 0.6), abs=1)
+    assert read + left_out == pytest.approx(4 * (6 if weight == "b=3" else 1.2), abs=1)
     if weight == "b=3":
         reasons = [
             check.measured.partition("; ")[2] for check in audit(str(tmp_path / "out")).failed

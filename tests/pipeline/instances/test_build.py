@@ -126,6 +126,13 @@ def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp
     build(str(documents), vocab, str(tmp_path / "out"), sop, overwrite)
 
 
+def test_a_build_without_rows_for_training_is_an_error(documents: str, vocab: str, tmp_path: Path):
+    never = replace(CONFIG, weight=("en=0.0001",))
+    with pytest.raises(UserError, match="No rows for training: no pass reads any"):
+        build(documents, vocab, str(tmp_path / "out"), never, RUN)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
 def test_documents_of_one_sentence_are_warned_of(vocab: str, tmp_path: Path, capsys):
     documents = write_two_sources(tmp_path / "singles", text_of(60, num_sentences=1), text_of(4))
     main(["build", str(documents), f"--vocab={vocab}", f"--output={tmp_path}/out", "--workers=1"])
