@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
-from .output import make_console, printable
+from .output import make_console, printable, warn
 
 if TYPE_CHECKING:
     from ..pipeline.auditing.decode import Shards, Token
@@ -72,8 +72,9 @@ def show(
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
+    asked = None
     if ids or grep or where:
-        chosen = _find(directory, manifest, ids, grep, where, num_rows)
+        chosen, asked = _find(directory, manifest, ids, grep, where, num_rows)
     else:
         # Shards are shuffled: their first rows are a random sample.
         chosen = dict.fromkeys(shard_paths(directory, manifest, "train"))
@@ -96,7 +97,7 @@ def show(
         return
     labels = label_names(manifest.config.pairing)
     vocabulary = read_vocabulary(directory)
-    for instance in islice(read_instances(chosen, vocabulary), num_rows):
+    for instance in islice(read_instances(chosen, vocabulary, asked), num_rows):
         label = labels[instance.label != 0]
         documents = f"documents {instance.document_a} and {instance.document_b}"
         tokens = instance.tokens
@@ -114,10 +115,12 @@ def _find(
     grep: str | None,
     where: str | None,
     num_rows: int,
-) -> "Shards":
-    """Return the first rows for which all conditions hold."""
+) -> tuple["Shards", "Shards | None"]:
+    """Return the first rows for which all conditions hold, and, of instances, the documents with
+    these `ids` by the name of their shard; None for all.
+    """
     from ..pipeline import storage
-    from ..pipeline.auditing.decode import find_rows
+    from ..pipeline.auditing.decode import find_rows, read_documents
     from ..pipeline.auditing.origins import documents_of
     from ..pipeline.manifests import InstancesManifest
 
@@ -130,30 +133,37 @@ def _find(
             raise UserError("--grep finds documents: give the directory of documents.")
         conditions.append("contains(lower(array_to_string(sentences, chr(10))), lower($text))")
         values["text"] = grep
-    if ids and isinstance(manifest, InstancesManifest):
-        documents = documents_of(directory, manifest, None)
+    asked = None
+    if ids:
+        documents = directory
+        if isinstance(manifest, InstancesManifest):
+            documents = documents_of(directory, manifest, None)
         if documents is None:
             raise UserError(f"IDs are looked up in documents, and none are beside {directory}.")
         paths = [storage.join(documents, shard.name) for shard in manifest.shards]
         found = find_rows(paths, "list_contains($ids, doc_id)", len(ids), ids=list(ids))
-        # Rows number the documents of the shard that has their shard's name.
-        places = []
-        for path, rows in found.items():
-            places += [f"{PurePath(path).name}:{row}" for row in rows or ()]
-        numbers = "documents" if manifest.config.packs else "[document_a, document_b]"
-        place = "parse_filename(filename) || ':' || number"
-        conditions.append(
-            f"list_has_any($places, list_transform({numbers}, lambda number: {place}))"
-        )
-        values["places"] = places
-    elif ids:
-        conditions.append("list_contains($ids, doc_id)")
-        values["ids"] = list(ids)
+        there = {document["doc_id"] for document in read_documents(found)}
+        if there and (missing := ", ".join(each for each in ids if each not in there)):
+            warn(f"not in {documents}: {missing}")
+        if isinstance(manifest, InstancesManifest):
+            # Rows number the documents of the shard that has their shard's name.
+            asked = {PurePath(path).name: rows for path, rows in found.items()}
+            values["places"] = [
+                f"{name}:{row}" for name, rows in asked.items() for row in rows or ()
+            ]
+            numbers = "documents" if manifest.config.packs else "[document_a, document_b]"
+            place = "parse_filename(filename) || ':' || number"
+            conditions.append(
+                f"list_has_any($places, list_transform({numbers}, lambda number: {place}))"
+            )
+        else:
+            conditions.append("list_contains($ids, doc_id)")
+            values["ids"] = list(ids)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     chosen = find_rows(paths, " AND ".join(conditions), num_rows, **values)
     if not chosen:
         raise UserError(f"Nothing like this is in {directory}.")
-    return chosen
+    return chosen, asked
 
 
 def _marked(token: "Token") -> str:

@@ -1,6 +1,7 @@
 """Decode instances into readable form: tokens with their roles in the row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -97,13 +98,20 @@ def read_documents(shards: Shards) -> Iterator[dict[str, Any]]:
                 yield from checked([batch], DOCUMENTS).to_pylist()
 
 
-def read_instances(shards: Shards, vocabulary: Vocabulary) -> Iterator[Instance]:
-    """Yield the rows of shards, of packed rows each document; else as `read_documents`."""
+def read_instances(
+    shards: Shards, vocabulary: Vocabulary, documents: Shards | None = None
+) -> Iterator[Instance]:
+    """Yield the rows of shards, of packed rows each document; only those of `documents` (numbers by
+    the name of the shard) if given; else as `read_documents`.
+    """
     for path, chosen in shards.items():
         with open_shard(path, "build") as file:
             for batch in _batches(file, chosen):
                 rows = sequences(read_batch(batch, len(vocabulary)))
-                yield from decode_rows(rows, vocabulary)
+                for instance in decode_rows(rows, vocabulary):
+                    numbers = {instance.document_a, instance.document_b}
+                    if documents is None or numbers & set(documents[PurePath(path).name] or ()):
+                        yield instance
 
 
 def _batches(file: pq.ParquetFile, chosen: Sequence[int] | None) -> Iterator[pa.RecordBatch]:

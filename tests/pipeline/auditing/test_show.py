@@ -104,6 +104,8 @@ def test_rows_are_found_by_text_id_and_condition(
         assert ("  No." in shown) == ("--grep" not in line)  # the sentences with the text alone
     main(["show", directory, *(f"enwiki:{number}" for number in range(6))])
     assert capsys.readouterr().out.count("enwiki:") == 6  # more than -n
+    main(["show", directory, "c:1", "b:1"])
+    assert f"Warning: not in {directory}: c:1.\n" in capsys.readouterr().err
     for line in (["c:1"], ["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
         assert "Nothing like this" in error_of(capsys, "show", directory, *line)
     assert '--where: Binder Error: Referenced column "no"' in error_of(
@@ -121,6 +123,32 @@ def test_rows_are_found_by_text_id_and_condition(
     assert capsys.readouterr().out.startswith("NotNext, documents 4 and 8, ")
     main(["show", found, "enwiki:7", "--where", "document_a > 5"])
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[::3]] == ["6", "7"]
+
+
+def test_of_packed_rows_only_the_documents_with_these_ids_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("documents", "instances"):
+        (tmp_path / name).mkdir()
+    rows = [{**DOCUMENT, "doc_id": f"enwiki:{number}"} for number in range(4)]
+    directory = write(tmp_path / "documents", "ingest", pa.Table.from_pylist(rows, DOCUMENTS))
+    row = {
+        "input_ids": [CLS, 5, SEP, CLS, 7, SEP],
+        "sequence_starts": [0, 3],
+        "masked_lm_positions": [1],
+        "masked_lm_ids": [6],
+        "duplicate": 0,
+    }
+    rows = [{**row, "documents": [0, 1]}, {**row, "documents": [2, 3]}]
+    schema = instances_schema(len(VOCABULARY), packed=True)
+    found = write(tmp_path / "instances", "build", pa.Table.from_pylist(rows, schema))
+    inputs = [{"stage": "ingest", "digest": read_manifest(directory, DocumentsManifest).digest}]
+    config = {"pairing": "none", "max_length": 1024}
+    write_manifest(Path(found), "build", {SHARD: 2}, inputs=inputs, config=config)
+    main(["show", found, "enwiki:3"])
+    assert capsys.readouterr().out.splitlines()[::3] == [
+        "one segment, documents 3 and 3, pass 0, 3 tokens"
+    ]
 
 
 @pytest.mark.parametrize("stage", ["ingest", "build"])
