@@ -39,6 +39,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.runner import create_runner
 
 from .. import storage
 from ..config import RunOptions
@@ -305,7 +306,8 @@ def _parse(flags: Sequence[str]) -> tuple[Any, list[str]]:
 def pipeline_options(options: RunOptions, output: str = "gs://…") -> PipelineOptions:
     """Return Beam's options, by default for DirectRunner.
 
-    Raises `UserError` for an option that Beam does not know, and for an `output` out of reach.
+    Raises `UserError` for an option or a runner that Beam does not know, and for an `output` out
+    of reach.
     """
     flags = options.beam_options
     parsed, _ = _parse(flags)
@@ -326,6 +328,12 @@ def pipeline_options(options: RunOptions, output: str = "gs://…") -> PipelineO
     _, unknown = _parse(flags)
     if unknown:
         raise UserError(f"Apache Beam has no option {unknown[0]}; see your runner's documentation.")
+    if parsed.runner not in (None, "DaskRunner"):
+        try:
+            create_runner(parsed.runner)
+        except (ValueError, ImportError, AttributeError) as error:
+            reason = str(error).rstrip(".")
+            raise UserError(f"Apache Beam's runner cannot be used: {reason}.") from None
     return PipelineOptions(list(flags))
 
 

@@ -146,7 +146,7 @@ def test_an_option_comes_from_the_environment(sources, tmp_path, monkeypatch):
 
 
 def test_options_for_beam_are_found_behind_options_of_the_program(capsys):
-    line = "--quiet ingest nothing --output x -- --runner=Nowhere"
+    line = "--quiet ingest nothing --output x -- --runner=DirectRunner"
     assert "nothing" in error_of(capsys, *line.split())
 
 

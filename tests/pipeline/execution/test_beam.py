@@ -185,6 +185,9 @@ def test_options_that_cannot_be_are_refused():
     for flags, message in {
         "--runner=SparkRunner --projekt=x": "--projekt=x",
         "--runner": "--runner: expected one argument",
+        "--runner=DirectRuner": "Unexpected pipeline runner: DirectRuner",
+        "--runner=no.such.Runner": "No module named 'no'",
+        "--runner=json.Runner": "has no attribute 'Runner'",
         "--runner DataflowRunner": "DataflowRunner .* give a gs:// path",
     }.items():
         with pytest.raises(UserError, match=message):
