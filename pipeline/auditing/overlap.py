@@ -82,7 +82,8 @@ def find_overlaps(documents: str, files: Sequence[str]) -> list[Overlap]:
         for row in rows_of_file(overlap.file):
             overlap.num_rows += 1
             for text in row:
-                texts.append([text])
+                # A lone surrogate, which JSON may have, is no letter.
+                texts.append([text.encode(errors="replace").decode()])
                 row_of_text.append((overlap, overlap.num_rows))
     wanted = _Wanted(pa.array(texts, pa.list_(pa.string())))
     judged_rows = {row_of_text[text] for text in wanted.judged_texts.tolist()}
@@ -277,13 +278,15 @@ def _letters(utf8: np.ndarray) -> np.ndarray:
 def rows_of_file(path: str) -> Iterator[list[str]]:
     """Yield the strings in each row of a table, or in each line of a text."""
     suffix = PurePath(path).suffix.lower()
-    content = storage.read_bytes(path)
     try:
+        content = storage.read_bytes(path)
         if suffix == ".parquet":
             for row in pq.read_table(io.BytesIO(content)).to_pylist():
                 yield list(_strings(row))
             return
         text = content.decode("utf-8-sig")
+        # The module's default of 128 KiB is less than an article.
+        csv.field_size_limit(max(len(text), csv.field_size_limit()))
         if suffix == ".csv":
             yield from csv.reader(io.StringIO(text))
         elif suffix == ".tsv":
@@ -294,10 +297,12 @@ def rows_of_file(path: str) -> Iterator[list[str]]:
         elif suffix == ".jsonl":
             # Not splitlines(): a string may contain U+2028, which it takes for a line end.
             for line in io.StringIO(text):
-                yield list(_strings(json.loads(line)))
+                yield list(_strings(json.loads(line))) if line.strip() else []
         else:
             for line in io.StringIO(text):
                 yield [line]
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, csv.Error, RecursionError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(f"{path} cannot be read as a table of texts: {reason}.") from None

@@ -59,7 +59,7 @@ def test_the_card_says_what_was_found(tmp_path: Path, capsys):
     for text in ("Nothing like this is in the documents, it seems.", SHORT):
         (tmp_path / "test.txt").write_text(f"{text}\n")
         main(["audit", documents, "--against", str(tmp_path / "test.txt")])
-    assert "1 of 1 rows found (100.00%)\n" in capsys.readouterr().out.replace("  ", "")
+    assert "1 of 1 rows found (100.00%)" in " ".join(capsys.readouterr().out.split())
     assert card.read_text().startswith("# Documents\n\n## Test data")
     assert (
         card.read_text().count("test.txt: 1 of 1 rows found") == card.read_text().count("##") == 1
@@ -67,6 +67,10 @@ def test_the_card_says_what_was_found(tmp_path: Path, capsys):
     (tmp_path / "bad.jsonl").write_text("{\n")
     error = error_of(capsys, "audit", documents, "--against", str(tmp_path / "bad.jsonl"))
     assert "bad.jsonl cannot be read as a table of texts" in error
+    for path, fault in ((tmp_path / "nothere", "No such file"), (tmp_path, "Is a directory")):
+        assert f"{path} cannot be read: {fault}" in error_of(
+            capsys, "audit", documents, "--against", str(path)
+        )
 
 
 @given(st.lists(st.text(st.sampled_from("abAB9 .-’“é"), max_size=30), max_size=5))
@@ -105,3 +109,18 @@ def test_nothing_is_found_in_nothing(documents: list, tmp_path: Path):
 def test_a_row_ends_at_a_line_feed_alone(name: str, tmp_path: Path):
     (tmp_path / name).write_text('"A \u2028 B \x85 C"\n"D"\n')
     assert len(list(rows_of_file(str(tmp_path / name)))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "row"),
+    [
+        ("a.jsonl", f'{{"a": "\\ud83d {SHORT}"}}\n', 1),
+        ("a.jsonl", f'\n{{"a": "{SHORT}"}}\n\n', 2),
+        ("a.csv", f"{'x' * (1 << 18)},{SHORT}\n", 1),
+    ],
+)
+def test_files_are_read_as_ingest_reads_them(name: str, content: str, row: int, tmp_path: Path):
+    documents = write_documents(tmp_path / "documents", {TRAIN: [("w", "en", [LONG, SHORT])]})
+    (tmp_path / name).write_text(content)
+    [overlap] = find_overlaps(documents, [str(tmp_path / name)])
+    assert list(overlap.found) == [row]
