@@ -80,20 +80,23 @@ def audit(
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
+    if against and (report or documents):
+        raise UserError("--against looks in documents; --report and --documents are for instances.")
     if verify:
         verify_files(directory)
     if against:
         return _print_overlaps(directory, against, as_json)
     manifest = read_any_manifest(directory)
     stage = manifest.stage
-    if isinstance(manifest, DocumentsManifest) and not (verify or report or as_json):
+    asks_for_instances = bool(report or as_json or documents)
+    if isinstance(manifest, DocumentsManifest) and not (verify or asks_for_instances):
         ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
         rows = [("short ends", ends or "none that repeats")]
         if manifest.bad:
             rows.append(("bad input", f"{name_counts(manifest.bad)}; {directory}/bad lists it"))
         return CommandSummary("audit", directory, rows)
     if stage != "build":
-        if verify:
+        if verify and not asks_for_instances:
             if isinstance(manifest, VocabularyManifest):
                 verify_vocabulary(directory, manifest.tokenizer.fingerprint)
             return CommandSummary("audit", directory, [("verdict", "All files are intact.")])
