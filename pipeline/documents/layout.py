@@ -140,6 +140,8 @@ def check_shard_size(split: Split, num_documents: int, num_shards: int | None) -
     advice = "lower `shards`"
     if num_shards is None:
         advice = "of documents with the same id only one stays"
+        if split == "train":
+            advice += "; a lower `validation_share` holds out fewer"
     raise UserError(f"A {split} shard would hold {count_of(num_documents, 'document')}: {advice}.")
 
 

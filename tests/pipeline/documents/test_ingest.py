@@ -314,8 +314,9 @@ def test_bad_input_is_listed_whatever_the_runner_and_can_be_read_again(tmp_path,
 @pytest.mark.parametrize(
     ("num_ids", "num_texts", "config", "message"),
     [
-        (1, 9, IngestConfig(), "hold 0 documents: of documents with the same id only one stays.$"),
-        (3, 9, IngestConfig(), "hold 1 document: of documents with the same id only one stays.$"),
+        (1, 9, IngestConfig(), "hold 0 documents: of documents with the same id only one stays"),
+        (3, 9, IngestConfig(), "hold 1 document: of documents with the same id only one stays"),
+        (9, 9, IngestConfig(validation_share=0.9), "one stays; a lower `validation_share` holds"),
         (3, 9, IngestConfig(shards=1), "^A train shard would hold 1 document: lower `shards`.$"),
         (9, 3, IngestConfig(), "hold 3 documents; at least 4 different ones are needed"),
         (9, 9, IngestConfig(keep_language=("ko",)), "left out: 9 x documents in other languages. "),
