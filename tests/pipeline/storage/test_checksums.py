@@ -94,7 +94,7 @@ def test_verify_compares_the_vocabulary(corpus: Path, capsys: pytest.CaptureFixt
     main(command)
     changes = (
         ("vocab.txt", "\n##", "\n##x"),
-        ("tokenizer.json", '"lowercase": true', '"lowercase": false'),
+        ("tokenizer.json", '"clean_text": true', '"clean_text": false'),
     )
     for name, before, after in changes:
         path = corpus / "vocab" / name
