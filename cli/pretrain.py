@@ -62,7 +62,7 @@ def pretrain(
         if not storage.exists(storage.join(path, MANIFEST)):
             read_manifest(path, InstancesManifest)  # raises, saying what is there instead
     # A BERT's are as wide; a checkpoint's width is not known yet.
-    _, hidden_size, _ = MODERNBERT_SIZES[config.model or "base"]
+    _, hidden_size, _ = MODERNBERT_SIZES[config.size]
     wait_for_width(config.hidden_size or hidden_size)
     if dry_run:
         return _dry_run(config, instances, output, overwrite)

@@ -259,6 +259,11 @@ class PretrainConfig:
         self._check_masking()
 
     @property
+    def size(self) -> ModelSize:
+        """The size of a new encoder."""
+        return self.model or "base"
+
+    @property
     def peak_rate(self) -> float:
         """The peak learning rate, once the model is known; see `plan.make_plan`."""
         assert self.learning_rate is not None

@@ -152,10 +152,9 @@ def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dic
             f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
             f"a {kind.title}; leave it out."
         )
-    size = config.model or "base"
-    if size not in kind.sizes:
+    if config.size not in kind.sizes:
         raise UserError(
-            f"`model` is {size}, which is a size of a ModernBERT; use `architecture` "
+            f"`model` is {config.size}, which is a size of a ModernBERT; use `architecture` "
             "modernbert, or another size."
         )
     objective = config.objective or kind.objectives[0]
@@ -173,9 +172,14 @@ def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dic
         dropout = kind.default_dropout
     rate = config.learning_rate
     if rate is None:
-        _, hidden_size, _ = kind.sizes[size]
+        _, hidden_size, _ = kind.sizes[config.size]
         rate = PAPERS_RATE if checkpoint else _default_rate(config.hidden_size or hidden_size)
-    return {"objective": objective, "model": size, "dropout": dropout, "learning_rate": rate}
+    return {
+        "objective": objective,
+        "model": config.size,
+        "dropout": dropout,
+        "learning_rate": rate,
+    }
 
 
 def _default_rate(hidden_size: int) -> float:
@@ -281,9 +285,8 @@ def _make_shape(
     vocabulary = shape_fields(kind, directories[0].vocabulary)
     decided = run_fields(config, kind)
     if checkpoint is None:
-        assert config.model is not None
         return kind.named(
-            config.model,
+            config.size,
             # BERT's 512 even for shorter rows; the positions beyond them stay untrained.
             max_position_embeddings=max(512, longest),
             num_hidden_layers=config.num_layers,

@@ -271,8 +271,8 @@ class Classification(Task[TextExample]):
         if self.has_lists:
             counts_K = targets.sum(0)
             ranked_K = np.argsort(-counts_K, kind="stable")
-            # Of the j most frequent labels, for each j: twice the right ones by those given and
-            # those that are true.
+            # Of the j most frequent labels, for each j: twice the right ones, divided by the number
+            # of those given and of the true ones.
             num_given_K = len(train) * np.arange(1, len(counts_K) + 1)
             micro_f1_K = 2 * counts_K[ranked_K].cumsum() / (num_given_K + counts_K.sum())
             best = ranked_K[: micro_f1_K.argmax() + 1]
@@ -369,17 +369,17 @@ def read_classify(
     if not rows:
         raise UserError(f"{files[0]} contains no rows.")
     # A row may lack a column, which `usable` counts.
-    given = dict.fromkeys(chain.from_iterable(row.values for row in rows))
-    default = next((name for name in TEXT_COLUMNS if name in given), TEXT_COLUMNS[0])
+    column_names = dict.fromkeys(chain.from_iterable(row.values for row in rows))
+    default = next((name for name in TEXT_COLUMNS if name in column_names), TEXT_COLUMNS[0])
     columns = (options.text or default).split(",")
     if len(columns) > 2:
         raise UserError(f"`text` is {options.text}; give one column, or both of a pair.")
     label = options.label or "label"
     for name in (*columns, label):
-        if name not in given:
+        if name not in column_names:
             raise UserError(
-                f"{rows[0].where}: there is no column {shown(name)}, only {listed(given)}; choose "
-                "with `text` and `label`."
+                f"{rows[0].where}: there is no column {shown(name)}, only {listed(column_names)}; "
+                "choose with `text` and `label`."
             )
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")

@@ -335,8 +335,8 @@ def read_ner(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, 
     """Return the task that the training `files` define, by their types of entities, or by their
     tags if none has the form of an entity's; and their sentences.
     """
-    # A wrong tag among those of entities is an error, so all of the first file's decide that has
-    # any.
+    # A wrong tag among those of entities is an error: all tags of a file decide, of the first one
+    # that has any.
     tags_by_file = (_tags(read_conll(file, True, ANY_TAGS)) for file in files)
     tags = next(filter(None, tags_by_file), None)
     if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):

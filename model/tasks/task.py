@@ -214,7 +214,7 @@ class Task(ABC, Generic[ExampleT]):
 
     @abstractmethod
     def baseline(self, train: Sequence[ExampleT], examples: Sequence[ExampleT]) -> Scores:
-        """Return the metrics on `examples` of always giving the most frequent answer in `train`."""
+        """Return the metrics on `examples` of the constant answer that is best for `train`."""
 
     def word_baseline(self, train: Sequence[ExampleT], examples: Sequence[ExampleT]) -> Scores:
         """Return the metrics on `examples` of a model of words alone, fitted to `train`, if any."""

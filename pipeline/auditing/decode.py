@@ -101,16 +101,18 @@ def read_documents(shards: Shards) -> Iterator[dict[str, Any]]:
 def read_instances(
     shards: Shards, vocabulary: Vocabulary, documents: Shards | None = None
 ) -> Iterator[Instance]:
-    """Yield the rows of shards, of packed rows each document; only those of `documents` (numbers by
-    the name of the shard) if given; else as `read_documents`.
+    """Yield the rows of shards, and of packed rows each document, as `read_documents`; only those
+    made of `documents`, if given: their numbers, by the name of the shard.
     """
     for path, chosen in shards.items():
+        asked = None
+        if documents is not None:
+            asked = set(documents[PurePath(path).name] or ())
         with open_shard(path, "build") as file:
             for batch in _batches(file, chosen):
                 rows = sequences(read_batch(batch, len(vocabulary)))
                 for instance in decode_rows(rows, vocabulary):
-                    numbers = {instance.document_a, instance.document_b}
-                    if documents is None or numbers & set(documents[PurePath(path).name] or ()):
+                    if asked is None or asked & {instance.document_a, instance.document_b}:
                         yield instance
 
 

@@ -82,7 +82,7 @@ def find_overlaps(documents: str, files: Sequence[str]) -> list[Overlap]:
         for row in rows_of_file(overlap.file):
             overlap.num_rows += 1
             for text in row:
-                # A lone surrogate, which JSON may have, is no letter.
+                # JSON may hold half of a character, a lone surrogate, which UTF-8 cannot.
                 texts.append([text.encode(errors="replace").decode()])
                 row_of_text.append((overlap, overlap.num_rows))
     wanted = _Wanted(pa.array(texts, pa.list_(pa.string())))

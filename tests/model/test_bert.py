@@ -260,6 +260,14 @@ def test_a_number_out_of_range_is_refused(field, value, limit):
         ModelConfig.from_hf({field: value})
 
 
+def test_a_published_model_of_another_activation_is_not_called_damaged():
+    told = (
+        r"^config\.json: hidden_act is 'relu', but must be one of gelu.*\. Use another checkpoint"
+    )
+    with pytest.raises(UserError, match=told):
+        ModelConfig.from_hf({"hidden_act": "relu"})
+
+
 def test_aligned_logits_and_their_gradients_are_those_of_the_linear_layer():
     generator = torch.Generator().manual_seed(3)
     shapes = [(5, 8), (97, 8), (97,)]
