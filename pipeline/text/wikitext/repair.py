@@ -58,11 +58,10 @@ _BEFORE_A_WORD = "|".join(
 _PLACE = re.compile(
     rf"[{REMOVED}{PRONUNCIATION}](?:{_BEFORE_A_WORD})(?=[ .]|, \w|$)(?! [A-ZÀ-ÖØ-ÞА-Я])"
 )
-_SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between")
+_SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between", "and", "or", "sound")
 _BEFORE_A_SOUND = "|".join(f"(?<= {word} .)" for word in _SOUND_FOLLOWS)
 _SPOKEN_WORD = re.compile(
-    rf"{PRONUNCIATION}(?:(?:{_BEFORE_A_SOUND})(?= \w| ?[,.;:!?]| \(|$)"
-    r"|(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|(?<= and .)|(?<= or .)|(?<= sound .))(?= \w))"
+    rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|{_BEFORE_A_SOUND})(?= \w)"
 )
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
