@@ -35,7 +35,7 @@ from clozeworks.pipeline.documents.layout import choose_layout, plan_keys
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import Scattered
 from clozeworks.pipeline.documents.shard_plan import plan_shards
-from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution import temporary
 from clozeworks.pipeline.execution.job import Unit
 from clozeworks.pipeline.sources.formats import choose_range_bytes
 from clozeworks.pipeline.sources.streams import InputRange
@@ -109,7 +109,7 @@ def measure(megabytes: float, work: Path) -> tuple[int, int, Counter[str], int]:
         mock.patch.object(layout, "MAX_KEY_PARTITIONS", 32),
         mock.patch.object(layout, "HUGE_PARTITIONS", 16),
         mock.patch.object(layout, "HUGE_INPUT_BYTES", 16 << 20),
-        mock.patch.object(tables, "CHUNK_BYTES", tables.CHUNK_BYTES // SMALLER),
+        mock.patch.object(temporary, "CHUNK_BYTES", temporary.CHUNK_BYTES // SMALLER),
         mock.patch.object(scatter, "PART_TEXT_BYTES", scatter.PART_TEXT_BYTES // SMALLER),
         mock.patch.object(storage, "open_input", open_input),
         mock.patch.object(gather, "plan_shards", plan_and_weigh),

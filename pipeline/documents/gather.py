@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from .. import ragged
 from ..counters import CounterRecord, Counters
 from ..execution.job import Job, Phase, Record, Unit
-from ..execution.tables import TemporaryTable
+from ..execution.temporary import TemporaryTable
 from ..manifests import DocumentsGroup, DocumentsShard
 from ..schemas import DOCUMENTS
 from ..storage.shards import write_parquet

@@ -22,7 +22,7 @@ from ..config import IngestConfig
 from ..counters import CounterRecord, count_of
 from ..errors import UserError
 from ..execution.job import Unit
-from ..execution.tables import cut_evenly, range_of
+from ..execution.temporary import cut_evenly, range_of
 from ..manifests import Split
 from ..ragged import divide_up, offsets_of
 

@@ -21,7 +21,7 @@ from ..config import IngestConfig
 from ..counters import CounterRecord, Counters, sum_counters
 from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
-from ..execution.tables import TableWriter
+from ..execution.temporary import TableWriter
 from ..languages import language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range

@@ -9,7 +9,7 @@ import pyarrow as pa
 from ..counters import Counters, count_of, name_counts
 from ..errors import UserError
 from ..execution.job import Unit
-from ..execution.tables import range_of
+from ..execution.temporary import range_of
 from ..manifests import Split
 from ..storage.shards import shard_name
 from .duplicates import DUPLICATE, Deduplicated

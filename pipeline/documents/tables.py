@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ..execution.tables import TemporaryTable, range_of
+from ..execution.temporary import TemporaryTable, range_of
 from ..schemas import DOCUMENTS
 from .minhash import NUM_HASHES
 

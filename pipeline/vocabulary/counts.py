@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..config import VocabConfig
 from ..execution.job import Job, Phase, Record, Unit
-from ..execution.tables import TemporaryTable
+from ..execution.temporary import TemporaryTable
 from ..manifests import Accents, MixtureGroup
 from ..mixture import weights_of
 from ..ragged import flat_text

@@ -24,7 +24,7 @@ from clozeworks.pipeline.documents import layout, scatter, shard_plan
 from clozeworks.pipeline.documents.pipeline import IngestStage, ingest
 from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution import temporary
 from clozeworks.pipeline.execution.job import Job, Phase, Unit
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources import formats
@@ -381,7 +381,7 @@ def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
     few = ingest([source], str(tmp_path / "few"), IngestConfig(validation_share=0.1), ONE)
     monkeypatch.setattr(layout, "SHARD_TEXT_BYTES", 10_000)
     monkeypatch.setattr(scatter, "PART_TEXT_BYTES", 10_000)
-    monkeypatch.setattr(tables, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(temporary, "CHUNK_BYTES", 10_000)
     many = ingest([source], str(tmp_path / "many"), IngestConfig(validation_share=0.1), ONE)
     assert many.counts == few.counts
     for split in ("train", "validation"):

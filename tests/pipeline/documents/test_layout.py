@@ -20,7 +20,7 @@ from clozeworks.pipeline.documents.layout import (
     num_held_out,
     partitions_between,
 )
-from clozeworks.pipeline.execution.tables import range_of
+from clozeworks.pipeline.execution.temporary import range_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.job import Job, Phase, Unit, job_of, open_job
-from clozeworks.pipeline.execution.tables import TemporaryTable
+from clozeworks.pipeline.execution.temporary import TemporaryTable
 from clozeworks.pipeline.storage import state
 
 from tests.fixtures import number_stage

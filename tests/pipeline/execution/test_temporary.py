@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.execution import tables
+from clozeworks.pipeline.execution import temporary
 from clozeworks.pipeline.execution.job import Job, open_job
-from clozeworks.pipeline.execution.tables import TemporaryTable, cut_evenly, range_of
+from clozeworks.pipeline.execution.temporary import TemporaryTable, cut_evenly, range_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +58,7 @@ def opened(path: Path) -> Job:
 def test_rows_come_back_from_their_partitions_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int, chunk_bytes: int
 ):
-    monkeypatch.setattr(tables, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(temporary, "CHUNK_BYTES", chunk_bytes)
     job = opened(tmp_path)
     hashes = np.random.default_rng(rows_at_once).integers(0, 2**64, 100, dtype=np.uint64)
     rows = [{"hash": int(value), "words": [str(i)] * (i % 3)} for i, value in enumerate(hashes)]
@@ -124,6 +124,6 @@ def test_a_store_that_is_away_is_not_taken_for_damage(
     def away(path: str) -> None:
         raise OSError("the store is away")
 
-    monkeypatch.setattr(tables.storage, "open_input", away)
+    monkeypatch.setattr(temporary.storage, "open_input", away)
     with pytest.raises(OSError, match="the store is away"):
         list(TABLE.read(job, range(8), ["unit"]))
