@@ -35,7 +35,7 @@ from ..manifests import Manifest, StoredHead, VocabularyManifest
 from ..memory import trim_heap
 from ..parsing import convert, convert_values, parse_json
 from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
-from ..storage.state import JOB, MANIFEST, TIMINGS, begun_in, clear_stage, look, work_folder
+from ..storage.state import JOB, MANIFEST, TIMINGS, Begun, begun_in, clear_stage, look, work_folder
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,9 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _OwnBegun(Begun):
     """The content of ``job.json``."""
 
-    head: StoredHead
     setup: Any
     writers: dict[str, str]
     opened: float
@@ -143,9 +142,9 @@ _ADVICE = "Rerun with `overwrite` to start over."
 
 # A process reads these once for all that it does: a folder is that of one work alone.
 @lru_cache(maxsize=8)
-def _read_begun(path: str, setup_type: Any) -> _Begun:
+def _read_begun(path: str, setup_type: Any) -> _OwnBegun:
     try:
-        begun = parse_json(storage.read_bytes(path), _Begun, path)
+        begun = parse_json(storage.read_bytes(path), _OwnBegun, path)
     except FileNotFoundError:
         raise RunError(
             f"{path} is missing: another process may have removed it; rerun to resume."
@@ -193,7 +192,7 @@ class Job(OutputDirectory):
         return self._begun.writers
 
     @property
-    def _begun(self) -> _Begun:
+    def _begun(self) -> _OwnBegun:
         return _read_begun(f"{self._folder}/{JOB}", self.setup_type)
 
     # Units and their records.
@@ -310,7 +309,7 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     job._write_json(f"{stage.phases[0].name}/plan.json", plan.units)
     writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
     # Last: with it, the stage has begun.
-    job._write_json(JOB, _Begun(plan.head, plan.setup, writers, opened=time.time()))
+    job._write_json(JOB, _OwnBegun(plan.head, plan.setup, writers, opened=time.time()))
     _read_begun.cache_clear()  # of the same work, begun before
     _read_plan.cache_clear()
     return job, None

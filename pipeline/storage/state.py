@@ -15,11 +15,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, Literal, cast
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from .. import storage
 from ..data_card import CARD
@@ -46,17 +46,16 @@ BAD_INPUTS = "bad"
 WORD_COUNTS_FILE = "word_counts.parquet"
 
 FORMAT = 7
-"""Of jobs, plans, records and temporary tables; a part of their folder's name."""
+"""The version of jobs, plans, records and temporary tables; a part of their folder's name."""
 
 State = Literal["new", "replaced", "begun", "finished"]
-"""Of the work that is asked for, in an output directory; see `look`."""
+"""What the work that is asked for is in an output directory; see `look`."""
 
 _OTHER_OUTPUT = "Choose another `output`, or start over with `overwrite`."
-_SHARD = r"(train|validation)-\d+-of-\d+\.parquet"
 _STAGE_FILES = re.compile(
     "|".join(
         [
-            _SHARD,
+            r"(train|validation)-\d+-of-\d+\.parquet",
             rf"{BAD_INPUTS}(/range-\d+\.jsonl)?",
             *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD)),
         ]
@@ -115,7 +114,10 @@ def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:
     return parse_manifest(content, path), parse_json(content, StoredHead, path)
 
 
-class _Begun(Struct):
+@dataclass(frozen=True)
+class Begun:
+    """What every version writes in ``job.json``; see `execution.job`."""
+
     head: StoredHead
 
 
@@ -125,7 +127,7 @@ def begun_in(directory: str) -> dict[str, StoredHead]:
     for folder in storage.folder_names(storage.join(directory, WORK)):
         path = storage.join(directory, WORK, folder, JOB)
         with suppress(FileNotFoundError):  # a folder of temporary files
-            heads[folder] = parse_json(storage.read_bytes(path), _Begun, path).head
+            heads[folder] = parse_json(storage.read_bytes(path), Begun, path).head
     return heads
 
 
@@ -247,8 +249,7 @@ def look(output: str, head: StoredHead, *, overwrite: bool) -> tuple[State, Mani
         if overwrite:
             return "replaced", None
         # Other library versions count only for resuming.
-        if changes := _changes(stored, head):
-            raise _refusal(output, changes)
+        _refuse_changes(output, _changes(stored, head))
         if damage := damage_of(output, manifest):
             raise UserError(f"{damage}: recreate all of {output} with `overwrite`.")
         return "finished", structs.replace(manifest, already_finished=True)
@@ -265,7 +266,7 @@ def look(output: str, head: StoredHead, *, overwrite: bool) -> tuple[State, Mani
         for file in storage.find_files(storage.join(output, WORK, folder)):
             if re.search(r"/\d+\.json$", file):
                 changes = _changes(other, head) + changed_fields(other.versions, head.versions)
-                raise _refusal(output, changes or ["by another version of clozeworks"])
+                _refuse_changes(output, changes or ["by another version of clozeworks"])
     refuse_foreign(output, but=_STAGE_FILES)
     return "replaced", None
 
@@ -326,10 +327,10 @@ def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
     return changes
 
 
-def _refusal(path: str, changes: Sequence[str]) -> UserError:
-    return UserError(
-        f"{path} was written with other settings ({'; '.join(changes)}). {_OTHER_OUTPUT}"
-    )
+def _refuse_changes(path: str, changes: Sequence[str]) -> None:
+    if changes:
+        settings = "; ".join(changes)
+        raise UserError(f"{path} was written with other settings ({settings}). {_OTHER_OUTPUT}")
 
 
 def resumes(
@@ -350,11 +351,9 @@ def resumes(
     content = storage.read_bytes(stored_at)
     stored = parse_json(content, dict[str, Any], stored_at, _OTHER_OUTPUT)
     changes = changed_fields(stored, identity)
-    if not changes:
-        return True
     if results is None or any(storage.find_files(storage.join(path, name)) for name in results):
-        raise _refusal(path, changes)
-    return False
+        _refuse_changes(path, changes)
+    return not changes
 
 
 @contextmanager
