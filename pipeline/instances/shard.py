@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import structs
 
 from ..config import BuildConfig
@@ -26,7 +27,7 @@ from ..mixture import weights_of
 from ..ragged import offsets_in, offsets_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
-from ..storage.shards import read_columns, write_parquet
+from ..storage.shards import Written, read_columns, write_parquet
 from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import AnyTokenizer, Vocabulary
@@ -36,9 +37,6 @@ from .packed import build_packed_instances
 from .table import build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
-ROW_GROUP_ROWS = 1 << 14
-PACKED_GROUP_TOKENS = 1 << 21
-"""As many as in `ROW_GROUP_ROWS` rows of 128: the trainer reads a row group at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,64 +95,90 @@ class BuildShards(Phase):
         schema = schema.with_metadata(footer)
         dtype = np.dtype(str(schema.field("input_ids").type.value_type))
         corpus = tokenize_shard(documents.path, tokenizer, dtype)
+        options = parquet_options(schema)
+        with write_parquet(job, unit.name, schema, **options) as (writer, written):
+            shard = _ShardWriter(writer, corpus, vocabulary, config)
+            for reading in _readings(corpus, documents, config, job.setup):
+                try:
+                    shard.write(reading)
+                except UserError as error:
+                    raise UserError(f"{documents.path}: {error}") from None
+        return shard.finish(unit.name, documents.split, written)
 
+
+class _ShardWriter:
+    """The file of instances of one shard, while it is written, and what is counted of them."""
+
+    def __init__(
+        self,
+        writer: pq.ParquetWriter,
+        corpus: Corpus,
+        vocabulary: Vocabulary,
+        config: BuildConfig,
+    ) -> None:
+        self.writer = writer
+        self.corpus = corpus
+        self.vocabulary = vocabulary
+        self.config = config
         num_documents = len(corpus.document_offsets) - 1
-        times_read = np.zeros(num_documents, np.int64)
-        counters = Counters()
-        counts = counters.counts
-        counts.update(documents=num_documents, sentences=len(corpus.sentence_offsets) - 1)
-        warnings: list[str] = []
+        self.times_read = np.zeros(num_documents, np.int64)
+        self.counters = Counters()
+        self.counters.count("documents", num_documents)
+        self.counters.count("sentences", len(corpus.sentence_offsets) - 1)
+        self.warnings: list[str] = []
         if not len(corpus.token_ids):
             # An empty shard is written all the same, so that each shard of documents has its own.
-            warnings.append("the document shard contains no text")
+            self.warnings.append("the document shard contains no text")
+
+    def write(self, reading: "_Reading") -> None:
+        """Build and write the rows of a reading; raise as `build_instances` does."""
+        config = self.config
         # A shard with a single document is a mistake, which `build_instances` reports. In a pass
         # over some documents of a larger shard it is chance, and the pass is skipped.
         pairs_documents = config.pairing in ("balanced", "bert")
-        needs_partner = pairs_documents and corpus.num_with_text() > 1
+        needs_partner = pairs_documents and self.corpus.num_with_text() > 1
+        if needs_partner and reading.corpus.num_with_text() < 2:
+            self.counters.count("documents_without_partner", int(reading.is_read.sum()))
+            return
+        self.times_read += reading.is_read
         build_rows = build_instances
-        group_rows = ROW_GROUP_ROWS
+        group_rows = 1 << 14  # the trainer reads a row group at once, and holds several
         if config.packs:
             build_rows = build_packed_instances
-            group_rows = max(1, PACKED_GROUP_TOKENS // config.max_length)
-        options = parquet_options(schema)
-        with write_parquet(job, unit.name, schema, **options) as (writer, written):
-            for reading in _readings(corpus, documents, config, job.setup):
-                if needs_partner and reading.corpus.num_with_text() < 2:
-                    counts["documents_without_partner"] += int(reading.is_read.sum())
-                    continue
-                times_read += reading.is_read
-                # Two generators, so that a change to the masks leaves the pairs as they are.
-                pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
-                masks_rng = rng_for(config.seed, "masks", *reading.ids)
-                try:
-                    built = build_rows(
-                        reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
-                    )
-                except UserError as error:
-                    raise UserError(f"{documents.path}: {error}") from None
-                writer.write_table(built.table.cast(schema), row_group_size=group_rows)
-                counts.update(built.counts)
-                if built.warning:
-                    warnings.append(built.warning)
-        groups = _groups(corpus, times_read)
+            group_rows = max(1, group_rows * 128 // config.max_length)  # of the default length
+        # Two generators, so that a change to the masks leaves the pairs as they are.
+        pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
+        masks_rng = rng_for(config.seed, "masks", *reading.ids)
+        built = build_rows(
+            reading.corpus, self.vocabulary, config, pairs_rng, masks_rng, reading.duplicate
+        )
+        self.writer.write_table(built.table, row_group_size=group_rows)
+        self.counters.counts.update(built.counts)
+        if built.warning:
+            self.warnings.append(built.warning)
+
+    def finish(self, name: str, split: Split, written: Written) -> Built:
+        """Return the record of the shard, once it is written."""
+        groups = _groups(self.corpus, self.times_read)
         source_tokens: Counter[str] = Counter()
         for group in groups:
             source_tokens[group.source] += group.tokens_built
-        shard = InstancesShard(
-            name=unit.name,
-            split=documents.split,
-            rows=counts.pop("rows", 0),
-            bytes=written.num_bytes,
-            sha256=written.sha256,
-            counts=dict(sorted(counts.items())),
-            source_tokens=dict(sorted(source_tokens.items())),
-            warnings=warnings,
-        )
+        num_rows = self.counters.counts.pop("rows", 0)
+        counters = self.counters.to_record()
         return Built(
-            files=(unit.name,),
-            counters=counters.to_record(),
-            groups=groups if documents.split == "train" else [],
-            shard=shard,
+            files=(name,),
+            counters=counters,
+            groups=groups if split == "train" else [],
+            shard=InstancesShard(
+                name=name,
+                split=split,
+                rows=num_rows,
+                bytes=written.num_bytes,
+                sha256=written.sha256,
+                counts=counters["counts"],
+                source_tokens=dict(sorted(source_tokens.items())),
+                warnings=self.warnings,
+            ),
         )
 
 
@@ -183,11 +207,11 @@ class _Reading(NamedTuple):
     """One reading of some documents of a shard, within a pass."""
 
     duplicate: int
-    """Number of the pass."""
+    """The number of the pass."""
     ids: tuple[int | str, ...]
-    """Of its random numbers."""
+    """What its random numbers depend on."""
     corpus: Corpus
-    """Of the documents that are read."""
+    """The documents that are read."""
     is_read: np.ndarray
     """Which of all documents these are: bool [num_documents]."""
 
