@@ -17,7 +17,7 @@ from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
 from ..storage.state import State, look
-from .job import Job, Plan, Stage, open_job
+from .job import Plan, Stage, Unit, open_job
 from .workers import Worker, do_all, started
 
 SMALL_BYTES = 8 << 20
@@ -70,7 +70,8 @@ def run_planned(
             for phase in stage.phases:
                 numbers = job.start(phase)
                 do = partial(job.do, phase=phase)
-                done = _progress(stage.name, phase.name, job, numbers, show_progress)
+                units = job.units(phase.name)
+                done = _progress(stage.name, phase.name, units, numbers, show_progress)
                 if workers:
                     do_all(numbers, do, workers, done)
                     continue
@@ -125,10 +126,13 @@ ShowProgress = Callable[[Progress], None]
 
 
 def _progress(
-    stage: str, phase: str, job: Job, unfinished: Sequence[int], show: ShowProgress | None
+    stage: str,
+    phase: str,
+    units: Sequence[Unit],
+    unfinished: Sequence[int],
+    show: ShowProgress | None,
 ) -> Callable[[int], None]:
     """Show how far a phase is; return what shows it again when a unit is done."""
-    units = job.units(phase)
     total_bytes = sum(unit.cost for unit in units)
     left_bytes = sum(units[number].cost for number in unfinished)
     lock = threading.Lock()

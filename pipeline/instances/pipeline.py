@@ -49,9 +49,9 @@ class InstancesStage(Stage):
         """Read the documents' manifest and the vocabulary."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
+        refuse_input(self.output, self.documents, self.vocab)
         check_model_beside(self.vocab)
         vocabulary = read_vocabulary(self.vocab)
-        refuse_input(self.output, self.documents, self.vocab)
         specials = vocabulary.specials
         if config.pairing != "none" and specials.between != (specials.sep,):
             raise UserError(
