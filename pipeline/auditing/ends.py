@@ -6,17 +6,12 @@ from ..manifests import DocumentsManifest
 from ..storage.shards import open_shard, shard_paths
 from ..storage.state import read_manifest
 
-NUM_SENTENCES = 200_000
-"""Sentences of the first documents, which are in random order."""
-LONGEST = 5
-LEAST = 5
-MOST_LISTED = 20
-
 
 def abbreviated_ends(directory: str) -> list[tuple[str, int]]:
-    """Return words of at most `LONGEST` letters whose full stop ends a sentence at least `LEAST`
-    times, more often than they stand elsewhere without one; with these times, the most first.
+    """Return words of at most five letters whose full stop ends a sentence at least five times,
+    more often than they stand elsewhere without one; with these times, the most first.
     """
+    num_sentences_enough = 200_000  # of the first documents, which are in random order
     ends: Counter[str] = Counter()
     elsewhere: Counter[str] = Counter()
     manifest = read_manifest(directory, DocumentsManifest)
@@ -30,11 +25,12 @@ def abbreviated_ends(directory: str) -> list[tuple[str, int]]:
                     *words, last = sentence.split() or [""]  # blank in a table of others
                     elsewhere.update(word.strip(",;:!?()'\"“”‘’«»") for word in words)
                     word = last.removesuffix(".")
-                    if word != last and word.isalpha() and len(word) <= LONGEST:
+                    if word != last and word.isalpha() and len(word) <= 5:
                         ends[word] += 1
-                if num_sentences >= NUM_SENTENCES:
+                if num_sentences >= num_sentences_enough:
                     break
-        if num_sentences >= NUM_SENTENCES:
+        if num_sentences >= num_sentences_enough:
             break
-    often = [(word, times) for word, times in ends.most_common() if times >= LEAST]
-    return [(word, times) for word, times in often if times > elsewhere[word]][:MOST_LISTED]
+    often = [(word, times) for word, times in ends.most_common() if times >= 5]
+    # The first few, which somebody reads through.
+    return [(word, times) for word, times in often if times > elsewhere[word]][:20]

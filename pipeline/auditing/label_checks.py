@@ -25,13 +25,9 @@ from .verdict import (
     verdict_of,
 )
 
-# Of one segment, or its end: wider, because only the lengths of whole rows are balanced.
+# For one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05
 ORIGIN_AUC_TOLERANCE = 0.02
-MANY_FORCED = 0.05
-"""From this share of single sentences on, most of them whole documents, short documents have fewer
-IsNext pairs than long ones.
-"""
 
 
 def label_checks(measures: Measures) -> Iterator[Check]:
@@ -90,7 +86,9 @@ def origin_checks(
     for segment, histogram in zip("AB", origins.document_lengths, strict=True):
         name = f"document length of {segment}"
         check = _auc_check(name, histogram, ORIGIN_AUC_TOLERANCE, why_unjudged)
-        if check.verdict == "bad" and forced_share > MANY_FORCED:
+        # So many single sentences are mostly whole documents: short documents have fewer IsNext
+        # pairs than long ones.
+        if check.verdict == "bad" and forced_share > 0.05:
             reason = f"{forced_share:.0%} of the pairs are single sentences, which are NotNext"
             check = check.explained(reason, "ingest with `min_sentences` 3")
         yield check

@@ -9,7 +9,7 @@ Every measure is a sum over rows, so memory is bounded by a slice. Arrays are fl
     masked_index          2                                 10
     structural    T   F   F   T   F   T     T   F   F   T   F   T
 
-Of packed instances each sequence is measured as a row without B; only their fill is that of rows.
+Each sequence of packed instances is measured as a row without B; only their fill is that of rows.
 """
 
 import math

@@ -66,8 +66,8 @@ class OriginMeasures:
 
     def __init__(self, documents: str | None, weights: Mapping[tuple[str, str], float]) -> None:
         self.documents = documents
-        # Of A and of B: bucket i counts the rows whose document has 2 ** (i / BUCKETS_PER_OCTAVE)
-        # tokens or more.
+        # One for A and one for B: bucket i counts the rows whose document has
+        # 2 ** (i / BUCKETS_PER_OCTAVE) tokens or more.
         self.document_lengths = [np.zeros((2, NUM_BUCKETS), np.int64) for _ in "AB"]
         self.sources: Pairs = {}
         self.languages: Pairs = {}
@@ -106,7 +106,7 @@ class OriginMeasures:
 
         # Every token of a document is in one row of a pass, so its rows add up to its length (times
         # the number of passes, which moves all documents by the same number of buckets).
-        # Of no rows `bincount` makes integers, whatever the weights.
+        # `bincount` of no rows returns integers, whatever the weights.
         lengths_D = np.bincount(document_a, length_a, num_documents).astype(float)
         lengths_D += np.bincount(document_b, length_b, num_documents)
         octaves_D = np.log2(np.maximum(lengths_D, 1))

@@ -32,7 +32,7 @@ from ..errors import UserError
 from ..manifests import DocumentsManifest
 from ..ragged import flat_text, offsets_in
 from ..storage.directory import write_file
-from ..storage.shards import open_shard
+from ..storage.shards import BATCH_ROWS, open_shard
 from ..storage.state import read_manifest
 
 NUM_WORDS = 13
@@ -41,7 +41,6 @@ LEAST_WORDS = 8
 NUM_PLACES = 3
 """Documents that are named for a row."""
 HEADING = "## Test data in these documents"
-BATCH_ROWS = 64
 FILTER_BITS = 24
 BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
@@ -256,18 +255,17 @@ _ASCII_LETTERS = np.arange(256, dtype=np.uint8)
 for _code in range(128):
     if not chr(_code).isalnum():
         _ASCII_LETTERS[_code] = 0
-# Beyond ASCII: U+0080 to U+00BF, which begin with 0xC2, and by their first and second bytes U+2000
-# to U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
-_PUNCTUATION = {0xE2: (0x80, 0x81), 0xE3: (0x80,), 0xEF: (0xBC, 0xBD)}
 
 
 def _letters(utf8: np.ndarray) -> np.ndarray:
     """Return bytes of text with 0 for those of spaces and punctuation."""
     letters = _ASCII_LETTERS[utf8]
+    # Beyond ASCII: U+0080 to U+00BF, which begin with 0xC2, and by their first and second bytes
+    # U+2000 to U+207F, U+3000 to U+303F and U+FF00 to U+FF7F.
     latin = np.flatnonzero(utf8 == 0xC2)
     letters[latin] = 0
     letters[latin + 1] = 0
-    for first, seconds in _PUNCTUATION.items():
+    for first, seconds in ((0xE2, (0x80, 0x81)), (0xE3, (0x80,)), (0xEF, (0xBC, 0xBD))):
         marks = np.flatnonzero(utf8 == first)
         marks = marks[np.isin(utf8[marks + 1], seconds)]
         for place in range(3):

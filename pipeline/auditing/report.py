@@ -17,21 +17,10 @@ from .verdict import Audit, Check
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAX_BARS = 64
-# Of the axis of the plot. An area beyond it is drawn at the edge; its figure stands beside it.
+# The axis of the plot. An area beyond it is drawn at the edge; its figure stands beside it.
 AUC_RANGE = (0.3, 0.7)
 COLOURS = {"a": "#3b82d6", "b": "#d9622b", "ok": "#3b82d6", "bad": "#d03050"}
-OTHER = "#a87800"
 INK = "#123456"  # stands for the colour of the page's text
-INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "report",  # the same bytes in each run
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    **dict.fromkeys(INKED, INK),
-}
 
 
 def render_report(name: str, audit: Audit, examples: Sequence[Instance]) -> str:
@@ -41,7 +30,16 @@ def render_report(name: str, audit: Audit, examples: Sequence[Instance]) -> str:
 
     labels = label_names(audit.config["pairing"])
     figures = {}
-    with rc_context(STYLE):
+    inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    style: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "report",  # the same bytes in each run
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        **dict.fromkeys(inked, INK),
+    }
+    with rc_context(style):
         if audit.config["pairing"] == "none":
             row_lengths = {"rows": np.sum(audit.lengths, axis=0).tolist()}
         else:
@@ -68,7 +66,7 @@ def _histograms(histograms: dict[str, list[int]]) -> str:
     figure = _new_figure(height=2.4)
     axes = figure.subplots()
     for colour, (name, histogram) in zip("ab", histograms.items(), strict=False):
-        values_per_bar = max(1, math.ceil(len(histogram) / MAX_BARS))
+        values_per_bar = max(1, math.ceil(len(histogram) / 64))  # bars wide enough to see
         starts = np.arange(0, len(histogram), values_per_bar)
         shares = np.add.reduceat(np.array(histogram), starts) / total
         edges = [*starts, starts[-1] + values_per_bar]
@@ -93,7 +91,7 @@ def _areas(checks: list[Check]) -> str:
         assert check.value is not None and check.interval is not None
         measure = check.name.removeprefix("AUC of ").removesuffix(" for the label")
         names.append(f"{measure}  {check.figure}")
-        colour = COLOURS.get(check.verdict, OTHER)
+        colour = COLOURS.get(check.verdict, "#a87800")  # neither good nor bad
         if check.tolerance:
             axes.barh(row, 2 * check.tolerance, left=0.5 - check.tolerance, color="#8884")
         low, high = np.clip(check.interval, *AUC_RANGE)

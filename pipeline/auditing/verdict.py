@@ -11,8 +11,6 @@ from ..instances.balance import Z_JUDGED
 from ..manifests import too_little_to_judge
 
 NUM_NAMED = 3
-MAX_CHANCE = 0.25
-"""If chance alone may account for a deviation this large, there are too few rows to judge."""
 TOO_LITTLE = "too little to judge"
 ROWS_FOR_EXACT = 10_000
 """From this many rows on, one half must be met within `HALF_TOLERANCE`; below, within chance."""
@@ -34,7 +32,7 @@ class Check:
     verdict: Verdict
     value: float | None
     interval: tuple[float, float] | None = None
-    """Of 95%."""
+    """Covers the true value with 95% confidence."""
     tolerance: float | None = None
     """How far an AUC may be from one half."""
     advice: str = ""
@@ -88,7 +86,8 @@ def info(name: str, value: float, measured: str) -> Check:
 
 def too_few(chance: float, num_rows: int) -> str:
     """Return why not to judge a share that may deviate by `chance`; "" if it can be."""
-    if chance <= MAX_CHANCE:
+    # From here on chance alone may move a share half of the way from one half to 0 or 1.
+    if chance <= 0.25:
         return ""
     return f"{TOO_LITTLE}: {count_of(num_rows, 'row')}"
 

@@ -52,11 +52,9 @@ from .workers import LOOK_FOR_INTERRUPT_S
 
 DASK_MODULE = "apache_beam.runners.dask.dask_runner"
 DASK_PARTITIONS = 64
-SPARK_IDLE_MS = 60_000
 NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
-STOPPED = b"The run was interrupted."
 METRICS = "clozeworks"
 """Namespace of the metrics; a stage adds its name, as in ``clozeworks.ingest``."""
 
@@ -239,9 +237,10 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
                 while not wait([run], LOOK_FOR_INTERRUPT_S).done:
                     pass
             except KeyboardInterrupt:
+                message = b"The run was interrupted."
                 with suppress(UserError, RunError):  # the store may be out of reach
                     for job in _jobs_at_work(stages):
-                        job.write_bytes(job.temporary(f"{ERRORS}/stopped.txt"), STOPPED)
+                        job.write_bytes(job.temporary(f"{ERRORS}/stopped.txt"), message)
                 raise
             run.result()
     except Exception as error:
@@ -263,9 +262,6 @@ def _jobs_at_work(stages: Sequence[Stage]) -> Iterator[Job]:
             yield job
 
 
-_PARTS_OF_TRACEBACKS = ("[while running", "File ", "return ", "raise ", "at ", "... ")
-
-
 def in_a_line(error: Exception) -> Exception:
     """Return the innermost cause of an error that came through Beam, as an error of ours: the last
     line of its message that is not part of a traceback.
@@ -274,9 +270,10 @@ def in_a_line(error: Exception) -> Exception:
     ``[while running 'Ingest/Scatter/Work']``; Flink wraps Java's around that.
     """
     cause = type(error).__name__
+    parts_of_tracebacks = ("[while running", "File ", "return ", "raise ", "at ", "... ")
     for line in str(error).splitlines():
         line = line.strip()
-        if line and not line.startswith(_PARTS_OF_TRACEBACKS):
+        if line and not line.startswith(parts_of_tracebacks):
             cause = line
     cause = re.sub(r"\s*\[while running .*", "", cause)
     if isinstance(error, UserError | RunError):
@@ -319,7 +316,8 @@ def pipeline_options(options: RunOptions, output: str = "gs://…") -> PipelineO
         partitions = f"--dask_npartitions={DASK_PARTITIONS}"
         flags = (partitions, *flags, f"--runner={DASK_MODULE}.DaskRunner")
     elif parsed.runner == "SparkRunner":
-        flags = (f"--environment_cache_millis={SPARK_IDLE_MS}", *flags)
+        # It may keep it for a minute (in milliseconds).
+        flags = ("--environment_cache_millis=60000", *flags)
     elif parsed.runner == "DataflowRunner" and not storage.is_remote(output):
         raise UserError(
             f"{parsed.runner} runs on other machines, which cannot reach {output}; give a "

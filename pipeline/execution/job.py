@@ -69,7 +69,7 @@ class Phase:
     """The `TemporaryTable`s for later phases; each unit writes a file of each."""
 
     name: ClassVar[str]
-    """Of its folder, and of its step in a cluster's user interface."""
+    """The name of its folder, and of its step in a cluster's user interface."""
     payload_type: ClassVar[Any] = None
     record_type: ClassVar[Any]
 
@@ -92,14 +92,14 @@ class Plan:
     setup: Any
     """Facts about the inputs that all phases need: a small dataclass."""
     units: Sequence[Unit]
-    """Of the first phase."""
+    """The units of the first phase."""
 
 
 class Stage:
     """A stage with its inputs, options and output directory; subclasses are frozen dataclasses."""
 
     name: ClassVar[str]
-    """Of its command."""
+    """The name of its command."""
     setup_type: ClassVar[Any]
     output: str
 

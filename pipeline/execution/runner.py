@@ -20,11 +20,6 @@ from ..storage.state import State, look
 from .job import Plan, Stage, Unit, open_job
 from .workers import Worker, do_all, started
 
-SMALL_BYTES = 8 << 20
-"""Of compressed input: below, one worker is as fast by the clock as two on a machine that is not
-idle, as each takes half a second of CPU to start.
-"""
-
 
 def run_stage(
     stage: Stage, options: RunOptions, show_progress: "ShowProgress | None" = None
@@ -97,7 +92,9 @@ def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
             return 1
     if options.workers:
         return options.workers
-    if sum(costs) < SMALL_BYTES:
+    # With so little, one worker is as fast by the clock as two on a machine that is not idle, as
+    # each takes half a second of CPU to start.
+    if sum(costs) < 8 << 20:
         return 1
     if hasattr(os, "sched_getaffinity"):  # the cores of a job's allocation, not of the machine
         return len(os.sched_getaffinity(0))
@@ -154,10 +151,10 @@ class DryRun:
 
     state: State
     num_units: int
-    """Of the first phase."""
+    """The units of the first phase."""
     input_bytes: int
     free_bytes: int | None
-    """Of the disk that is written to; None of an object store."""
+    """What the disk that is written to has left; None for an object store."""
 
 
 def dry_run(stage: Stage, options: RunOptions) -> DryRun:

@@ -28,9 +28,6 @@ from .job import Job
 CHUNK_BYTES = 32 << 20
 """Rows held in memory until they are written."""
 
-# Batches are small: sharing out their columns to threads costs more than compressing them.
-_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
-_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _CHECKSUM = b"crc32"
 
 
@@ -51,7 +48,7 @@ class TemporaryTable:
     """A table between two phases; the one that writes it says so (see `job.Phase`)."""
 
     name: str
-    """Of its folder among the temporary files."""
+    """The name of its folder among the temporary files."""
     schema: pa.Schema
     cut: Cut | None = None
     """None where every reader needs all rows: a single partition."""
@@ -59,9 +56,11 @@ class TemporaryTable:
     @contextmanager
     def write(self, job: Job, unit_name: str) -> Iterator["TableWriter"]:
         """Open the file of a unit for writing; it appears when it is complete."""
+        # Batches are small: sharing out their columns to threads costs more than compressing them.
+        options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
         with (
             job.write(job.temporary(f"{self.name}/{unit_name}.arrow")) as file,
-            pa.ipc.new_file(file, self.schema, options=_WRITE_OPTIONS) as writer,
+            pa.ipc.new_file(file, self.schema, options=options) as writer,
         ):
             rows = TableWriter(writer, self, job)
             yield rows
@@ -88,7 +87,7 @@ class TemporaryTable:
         try:
             with (
                 storage.open_input(path) as file,
-                pa.ipc.open_file(file, options=_READ_OPTIONS) as reader,
+                pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
             ):
                 # Partition p of chunk c is batch c * num_partitions + p: no index is needed.
                 for first_of_chunk in range(0, reader.num_record_batches, num_partitions):

@@ -22,13 +22,9 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
 from ..errors import RunError, UserError
 
-# -P: what lies in the folder that a command is typed in is not imported.
-COMMAND = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()")
 # Workers share out the cores already, and Arrow's own allocator would keep what is freed: 80 MB
 # more at the peak.
 ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-LOOK_FOR_PARENT_S = 0.5
-END_S = 5.0
 LOOK_FOR_INTERRUPT_S = 0.2
 """Ctrl-C does not end a longer wait once a library such as polars has set its own handler."""
 
@@ -37,11 +33,15 @@ Worker: TypeAlias = "subprocess.Popen[bytes]"
 
 
 @contextmanager
-def started(num_workers: int) -> Iterator[list[Worker]]:
+def started(
+    num_workers: int, program: str = f"from {__name__} import serve; serve()"
+) -> Iterator[list[Worker]]:
     """Start worker processes, all at once; kill at the end those that are there."""
     environment = {**os.environ, **ENVIRONMENT}
+    # -P: what lies in the folder that a command is typed in is not imported.
+    command = [sys.executable, "-P", "-c", program]
     workers = [
-        subprocess.Popen(COMMAND, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(num_workers)
     ]
     try:
@@ -98,7 +98,7 @@ def _feed(
             _send(requests, (step, item))
             fault = pickle.load(replies)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            status = worker.wait(END_S)
+            status = worker.wait(5.0)  # its pipe is closed, so it ends at once
             end = f"ended with exit status {status}"
             if status < 0:  # as `subprocess.Popen.returncode` gives a signal
                 end = f"was killed by signal {-status}"
@@ -165,5 +165,5 @@ def serve() -> None:
 def _end_with_parent(parent: int) -> None:
     # A parent that was killed cannot end its workers; they see that another one has adopted them.
     while os.getppid() == parent:
-        time.sleep(LOOK_FOR_PARENT_S)
+        time.sleep(0.5)  # not to be noticed while it works
     os._exit(1)

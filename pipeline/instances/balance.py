@@ -14,11 +14,6 @@ from ..ragged import offsets_of
 LENGTH_AUC_TOLERANCE = 0.02
 Z_JUDGED = 4.0
 
-# Rounds of matching neighbours; what is left afterwards comes in long runs of one document.
-NEIGHBOUR_ROUNDS = 24
-# Rounds of random matching by fit; randomness spreads the sums over all lengths.
-FIT_ROUNDS = 8
-
 
 def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return which pairs are NotNext (bool [n]): half of them at every length.
@@ -33,7 +28,7 @@ def balanced_labels(lengths: np.ndarray, free: np.ndarray, rng: np.random.Genera
     order = order[np.argsort(lengths[order], kind="stable")]
     is_free = free[order]
 
-    # Of two neighbours exactly one asks: independent coins would let one label lead by chance.
+    # Exactly one of two neighbours asks: independent coins would let one label lead by chance.
     coin = rng.integers(0, 2, (num_pairs + 1) // 2)
     asks = np.stack([coin, 1 - coin], axis=1).ravel()
     asks = asks[:num_pairs]
@@ -71,8 +66,8 @@ def match_neighbours(
     all_left = [order[:0]]
     all_right = [order[:0]]
     # Alternate between matching 0-1, 2-3, … and 1-2, 3-4, …, so that an item meets both of its
-    # neighbours.
-    for shift in [0, 1] * (NEIGHBOUR_ROUNDS // 2):
+    # neighbours. What 24 rounds leave comes in long runs of one document.
+    for shift in [0, 1] * 12:
         num_couples = max(len(order) - shift, 0) // 2
         stop = shift + 2 * num_couples
         left = order[shift:stop:2]
@@ -139,7 +134,7 @@ def match_to_fit(
     """
     all_long = [long[:0]]
     all_short = [short[:0]]
-    for _ in range(FIT_ROUNDS):
+    for _ in range(8):  # random rounds, which spread the sums over all lengths
         num_tried = min(len(long), len(short))
         tried_long = long[:num_tried]
         tried_short = short[:num_tried]

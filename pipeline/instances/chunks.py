@@ -29,9 +29,9 @@ class Corpus:
     token_ids: np.ndarray
     """uint16 or uint32 [num_tokens]."""
     sentence_offsets: np.ndarray
-    """Of tokens, int64 [num_sentences + 1]."""
+    """Where each begins among the tokens, int64 [num_sentences + 1]."""
     document_offsets: np.ndarray
-    """Of sentences, int64 [num_documents + 1]."""
+    """Where each begins among the sentences, int64 [num_documents + 1]."""
     origins: Origins
 
     def select(self, documents: np.ndarray) -> "Corpus":
@@ -67,7 +67,7 @@ class Segments:
     """Consecutive pieces of text."""
 
     offsets: np.ndarray
-    """Of tokens, int64 [num_segments + 1]."""
+    """Where each begins among the tokens, int64 [num_segments + 1]."""
     document: np.ndarray
     """Where each comes from, int32 [num_segments]."""
 

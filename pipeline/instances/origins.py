@@ -12,14 +12,6 @@ import pyarrow as pa
 
 from ..languages import UNKNOWN
 
-# Smaller groups are widened. With fewer rows, the Bs that are exchanged differ so much in length
-# that rows are cut.
-MIN_ROWS = 16
-# Beyond it, the other documents have too few segments to exchange with the largest one.
-MAX_DOCUMENT_SHARE = 2 / 3
-# Multiples of the golden ratio's fractional part spread evenly between 0 and 1 (Weyl's sequence).
-GOLDEN = 0.6180339887498949
-
 
 @dataclass(frozen=True)
 class Origins:
@@ -95,7 +87,8 @@ def copies_in_pass(
     by_weight_and_length = np.lexsort((lengths, weights))
     rank = np.empty(len(weights), np.int64)
     rank[by_weight_and_length] = np.arange(len(weights))
-    phase = (rng.random() + GOLDEN * rank) % 1
+    # Multiples of the golden ratio's fractional part spread evenly from 0 to 1 (Weyl's sequence).
+    phase = (rng.random() + 0.6180339887498949 * rank) % 1
     # A pass holds a document whenever ``weight x passes so far + phase`` steps over an integer. A
     # weight of 0.4:
     #
@@ -113,8 +106,8 @@ def partner_groups(
 ) -> np.ndarray:
     """Return a group for each document, int64 [num_documents]: those of one may exchange segments.
 
-    `lengths` are the documents' tokens. Groups that hold less than `MIN_ROWS` rows of `row_tokens`,
-    or mostly one document, are widened: from the source to the language, and from that to all.
+    `lengths` are the documents' tokens. Groups that hold few rows of `row_tokens`, or mostly one
+    document, are widened: from the source to the language, and from that to all.
     """
     everything = np.zeros(len(lengths), np.int64)
     if negatives == "any":
@@ -167,8 +160,10 @@ def _sizes(
     totals_G = np.bincount(group, lengths)
     longest_G = np.zeros(len(totals_G))
     np.maximum.at(longest_G, group, lengths)
-    has_few_rows_G = totals_G < MIN_ROWS * row_tokens
-    is_mostly_one_G = longest_G > MAX_DOCUMENT_SHARE * totals_G
+    # In fewer, the Bs that are exchanged differ so much in length that rows are cut.
+    has_few_rows_G = totals_G < 16 * row_tokens
+    # The others have too few segments to exchange with such a document.
+    is_mostly_one_G = longest_G > 2 / 3 * totals_G
     # Groups without tokens have nothing to exchange; they need no partners.
     is_small_G = (totals_G > 0) & (has_few_rows_G | is_mostly_one_G)
     return totals_G, is_small_G

@@ -29,8 +29,6 @@ from .chunks import Corpus
 from .pairs import SINGLE_SPECIALS, make_pairs
 from .table import BLOCK_TOKENS, Instances, build_block
 
-SHORTEST_SEQUENCE = SINGLE_SPECIALS + 1
-
 
 def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.ndarray:
     """Return the row of each sequence, int64 [num_sequences], numbered in random order.
@@ -63,7 +61,7 @@ def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.nda
             num_rows += 1
         row_of_sequence[sequence] = row
         room -= length
-        if room >= SHORTEST_SEQUENCE:
+        if room > SINGLE_SPECIALS:  # or no sequence fits
             rows_with_room[room].append(row)
             rooms |= 1 << room
     # Rows were opened with the longest sequences first.

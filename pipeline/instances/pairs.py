@@ -48,8 +48,6 @@ IS_NEXT = 0
 NOT_NEXT = 1
 PAIR_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 SINGLE_SPECIALS = 2  # [CLS] A [SEP]
-SHORT_SHARE = 0.1
-"""Of rows: with a shorter, random target length, as BERT saw rows of all lengths."""
 
 _ROW_ARRAYS = ("a_start", "a_stop", "b_start", "b_stop", "label", "document_a", "document_b")
 
@@ -121,12 +119,17 @@ class Pairs:
 
 
 def make_pairs(
-    corpus: Corpus, continues: np.ndarray, config: BuildConfig, rng: np.random.Generator
+    corpus: Corpus,
+    continues: np.ndarray,
+    config: BuildConfig,
+    rng: np.random.Generator,
+    short_share: float = 0.1,
 ) -> Pairs:
     """Return the rows of one pass over `corpus`, in no particular order.
 
     `continues` (bool [vocabulary]) marks the pieces that continue a word: long sentences are cut
-    between words. Raises `UserError` if the pairing needs another document and there is none.
+    between words. `short_share` of the rows have a shorter, random target length, as BERT saw rows
+    of all lengths. Raises `UserError` if the pairing needs another document and there is none.
     """
     num_documents = corpus.num_with_text()
     if config.pairing in ("balanced", "bert") and num_documents < 2:
@@ -136,13 +139,13 @@ def make_pairs(
             "or build with `pairing` sop or none."
         )
     if config.pairing == "bert":
-        return _bert_pairs(corpus, config, rng)
+        return _bert_pairs(corpus, config, short_share, rng)
 
     num_specials = SINGLE_SPECIALS if config.pairing == "none" else PAIR_SPECIALS
     limit = config.max_length - num_specials
     segments = cut_segments(corpus, continues, limit)
-    # Packed documents are of all lengths anyway.
-    short_share = 0.0 if config.packs else SHORT_SHARE
+    if config.packs:
+        short_share = 0.0  # whole documents are of all lengths anyway
     chunks = make_chunks(segments, limit, short_share, rng)
     if config.pairing == "none":
         # RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
@@ -332,7 +335,9 @@ def _split_chunks(
     )
 
 
-def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -> Pairs:
+def _bert_pairs(
+    corpus: Corpus, config: BuildConfig, short_share: float, rng: np.random.Generator
+) -> Pairs:
     """Return pairs as google-research's ``create_instances_from_document`` makes them."""
     limit = config.max_length - PAIR_SPECIALS
     # Where the sentences of each document start, and where the last stops. Empty sentences, whose
@@ -345,7 +350,7 @@ def _bert_pairs(corpus: Corpus, config: BuildConfig, rng: np.random.Generator) -
     rows: list[BertRow] = []
     for document in documents:
         target = limit
-        if rng.random() < SHORT_SHARE:
+        if rng.random() < short_share:
             target = int(rng.integers(2, limit + 1))
         rows.extend(_bert_rows(sentence_bounds, documents, document, target, rng))
     return _truncate(np.array(rows, np.int64), limit, rng)

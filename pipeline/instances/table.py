@@ -19,10 +19,6 @@ from .pairs import Pairs, make_pairs
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit
 # indices.
 BLOCK_TOKENS = 1 << 20
-# Rows times the longest row: short rows beside one of 65,535 tokens would take gigabytes. So large
-# that usual lengths never reach it, because masks depend on where a block ends.
-BLOCK_CELLS = 1 << 26
-ZSTD_LEVEL = 1
 
 
 @dataclass(frozen=True)
@@ -73,9 +69,12 @@ def build_instances(
 
 
 def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
-    """Yield row indices in blocks of about `BLOCK_TOKENS`, and at most `BLOCK_CELLS`."""
+    """Yield row indices in blocks of about `BLOCK_TOKENS`, smaller if one of the rows is long."""
     if not len(pairs):
         return
+    # Rows times the longest row: short rows beside one of 65,535 tokens would take gigabytes. So
+    # large that usual lengths never reach it, because masks depend on where a block ends.
+    max_cells = 1 << 26
     lengths = pairs.a_length + pairs.b_length
     # The block of each row, if only tokens are counted: 0 0 0 1 1 2 …
     block = np.cumsum(lengths) // BLOCK_TOKENS
@@ -83,7 +82,7 @@ def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
     all_rows = np.arange(len(pairs))
     for rows in np.split(all_rows, boundaries):
         longest = int(lengths[rows].max())
-        max_rows = max(1, BLOCK_CELLS // longest)
+        max_rows = max(1, max_cells // longest)
         for start in range(0, len(rows), max_rows):
             yield rows[start : start + max_rows]
 
@@ -197,7 +196,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
         "column_encoding": encodings,
         "use_dictionary": False,
         "compression": "zstd",
-        "compression_level": ZSTD_LEVEL,
+        "compression_level": 1,
         # A reader that wants one pass alone finds its row groups by them.
         "write_statistics": ["duplicate"],
         "store_schema": True,

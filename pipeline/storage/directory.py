@@ -28,19 +28,8 @@ from .remote import upload
 
 WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
-LOCK = ".lock"
-SPOOL_BYTES = 16 << 20
-"""A remote file being written is kept in memory up to this size, then in a local temporary file."""
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-# No permission, or something else in the place.
-USERS_FAULTS = (
-    PermissionError,
-    FileNotFoundError,
-    FileExistsError,
-    NotADirectoryError,
-    IsADirectoryError,
-)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -66,7 +55,15 @@ def unwritable_in_a_line(path: object) -> Iterator[None]:
         message = f"Cannot write to {path}: {error.strerror}. Fix this and rerun; it resumes."
         if error.errno in NO_SPACE:
             raise RunError(message) from None
-        if isinstance(error, USERS_FAULTS):
+        # No permission, or something else in the place.
+        users_faults = (
+            PermissionError,
+            FileNotFoundError,
+            FileExistsError,
+            NotADirectoryError,
+            IsADirectoryError,
+        )
+        if isinstance(error, users_faults):
             raise UserError(message) from None
         raise
 
@@ -79,7 +76,8 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     end; a remote one is written on this machine and uploaded at the end.
     """
     if storage.is_remote(path):
-        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spooled:
+        # In memory up to 16 MB, which nearly all files but shards have.
+        with tempfile.SpooledTemporaryFile(16 << 20) as spooled:
             file = cast(BinaryIO, spooled)
             yield file
             file.seek(0)
@@ -146,7 +144,7 @@ def _lock(path: str, output: str) -> int | None:
 @contextmanager
 def _lock_file(path: str, output: str) -> Iterator[None]:
     """Lock a directory by a file; raise `UserError` if another process has one there."""
-    folder = storage.join(path, LOCK)
+    folder = storage.join(path, ".lock")
     own_name = uuid.uuid4().hex
     owner = f"process {os.getpid()} on {socket.gethostname()}"
     with write_atomically(f"{folder}/{own_name}", storage.join(path, TEMPORARY)) as file:

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -32,8 +32,7 @@ UPLOAD_BYTES = 64 << 20
 """Part of a file that is uploaded at a time; bounds the memory."""
 GCS_RETRY_TIME = timedelta(seconds=30)
 S3_ATTEMPTS = 10
-"""Of each request. The pauses between them add up to about 25 s, so a server may be restarted."""
-READ_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""For each request. The pauses between them add up to about 25 s: a server may be restarted."""
 
 _ACCESS = (
     "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for s3://; "
@@ -158,9 +157,15 @@ class _RemoteReader(io.RawIOBase):
                        ^ start         ^ position        ^ size
     """
 
-    def __init__(self, file: "NativeFile", path: str) -> None:
+    def __init__(
+        self,
+        file: "NativeFile",
+        path: str,
+        pauses_s: Sequence[float] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    ) -> None:
         self.file = file
         self.path = path
+        self.pauses_s = pauses_s  # after requests that an overloaded store did not answer
         self._size = file.size()
         self._position = 0
         self._start = 0
@@ -210,7 +215,7 @@ class _RemoteReader(io.RawIOBase):
         if num_bytes <= 0:
             return b""
         with _errors_in_a_line(self.path):
-            for pause_s in READ_PAUSES_S:
+            for pause_s in self.pauses_s:
                 try:
                     return self.file.read_at(num_bytes, self._position)
                 except OSError as error:

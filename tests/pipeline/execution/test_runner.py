@@ -305,16 +305,19 @@ def lock_by_another_process(path: Path) -> int:
     return descriptor
 
 
+SMALL_BYTES = 8 << 20
+
+
 @pytest.mark.parametrize(
     ("workers", "costs", "more_work", "expected"),
     [
-        (0, [runner.SMALL_BYTES - 2, 1], square, 1),
-        (0, [runner.SMALL_BYTES - 1, 1], square, 8),
+        (0, [SMALL_BYTES - 2, 1], square, 1),
+        (0, [SMALL_BYTES - 1, 1], square, 8),
         (2, [9, 1], square, 2),
         (1, [1 << 40, 1], square, 1),
         # In a single phase one worker is busy with the largest unit.
-        (0, [1 << 40, runner.SMALL_BYTES // 2], None, 1),
-        (0, [1 << 40, runner.SMALL_BYTES // 2, runner.SMALL_BYTES // 2], None, 8),
+        (0, [1 << 40, SMALL_BYTES // 2], None, 1),
+        (0, [1 << 40, SMALL_BYTES // 2, SMALL_BYTES // 2], None, 8),
         (2, [1 << 40], None, 1),
     ],
 )

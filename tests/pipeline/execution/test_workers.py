@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.errors import RunError
-from clozeworks.pipeline.execution import workers
 from clozeworks.pipeline.execution.workers import do_all, started
 
 
@@ -104,9 +103,11 @@ def test_a_death_is_reported_by_its_cause(item: int, message: str):
         do_all([item], end_by, processes)
 
 
-def test_a_worker_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", "import sys; sys.exit(7)"))
-    with started(2) as processes, pytest.raises(RunError, match="exit status 7"):
+def test_a_worker_that_cannot_start_is_reported():
+    with (
+        started(2, "import sys; sys.exit(7)") as processes,
+        pytest.raises(RunError, match="exit status 7"),
+    ):
         do_all([1, 2, 3], end_by, processes)
 
 

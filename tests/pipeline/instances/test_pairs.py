@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.instances import pairs as module
 from clozeworks.pipeline.instances.chunks import Corpus, cut_segments
 from clozeworks.pipeline.instances.pairs import IS_NEXT, NOT_NEXT, Pairs, make_pairs
 from clozeworks.pipeline.seeding import rng_for
@@ -56,8 +55,9 @@ def generate(kind: str, num_documents: int, seed: int = 0) -> Corpus:
     )
 
 
-def pairs_of(corpus: Corpus, seed: int = 0, **options) -> Pairs:
-    return make_pairs(corpus, CONTINUES, BuildConfig(**options), rng_for(seed, "pairs"))
+def pairs_of(corpus: Corpus, seed: int = 0, short_share: float = 0.1, **options) -> Pairs:
+    config = BuildConfig(**options)
+    return make_pairs(corpus, CONTINUES, config, rng_for(seed, "pairs"), short_share)
 
 
 def times_used(corpus: Corpus, pairs: Pairs) -> np.ndarray:
@@ -186,13 +186,11 @@ def test_every_sentence_is_used_once_in_every_duplicate_and_duplicates_differ():
     assert same.mean() < 0.3
 
 
-def test_short_rows_are_drawn_for_the_asked_share(monkeypatch: pytest.MonkeyPatch):
+def test_short_rows_are_drawn_for_the_asked_share():
     corpus = generate("articles", 2000)
-    monkeypatch.setattr(module, "SHORT_SHARE", 0.0)
-    pairs = pairs_of(corpus)
+    pairs = pairs_of(corpus, short_share=0.0)
     assert np.mean(pairs.a_length + pairs.b_length < 60) < 0.06
-    monkeypatch.setattr(module, "SHORT_SHARE", 1.0)
-    pairs = pairs_of(corpus)
+    pairs = pairs_of(corpus, short_share=1.0)
     assert np.mean(pairs.a_length + pairs.b_length < 60) > 0.3
 
 
@@ -295,9 +293,7 @@ def google_research_rows(
 @pytest.mark.parametrize(
     ("kind", "num_documents", "short"), [("articles", 400, 0.0), ("stubs", 4000, 0.1)]
 )
-def test_bert_pairing_matches_google_research_in_distribution(
-    kind, num_documents, short, monkeypatch
-):
+def test_bert_pairing_matches_google_research_in_distribution(kind, num_documents, short):
     corpus = generate(kind, num_documents)
     sentences = np.split(corpus.token_ids, corpus.sentence_offsets[1:-1])
     lists = [sentence.tolist() for sentence in sentences]
@@ -306,8 +302,7 @@ def test_bert_pairing_matches_google_research_in_distribution(
         for a, b in zip(corpus.document_offsets, corpus.document_offsets[1:], strict=False)
     ]
     rows = google_research_rows(documents, 128, short, seed=0)
-    monkeypatch.setattr(module, "SHORT_SHARE", short)
-    pairs = pairs_of(corpus, pairing="bert")
+    pairs = pairs_of(corpus, short_share=short, pairing="bert")
     labels = np.array([random_next for _, _, random_next in rows])
     assert len(pairs) == pytest.approx(len(rows), rel=0.03)
     assert pairs.label.mean() == pytest.approx(labels.mean(), abs=0.02)
@@ -336,10 +331,9 @@ def test_sop_swaps_half_of_the_pairs_at_every_length():
     assert len(corpus.token_ids) - times_used(corpus, pairs).sum() == pairs.tokens_cut
 
 
-def test_none_packs_whole_sentences_of_one_document(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "SHORT_SHARE", 0.0)
+def test_none_packs_whole_sentences_of_one_document():
     corpus = generate("articles", 300)
-    pairs = pairs_of(corpus, pairing="none")
+    pairs = pairs_of(corpus, short_share=0.0, pairing="none")
     assert pairs.b_length.max() == 0
     assert pairs.a_length.max() <= 126
     assert (times_used(corpus, pairs) == 1).all()

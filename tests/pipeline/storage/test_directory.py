@@ -19,7 +19,6 @@ from unittest.mock import Mock
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.storage import directory
 from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
     canonical_json,
@@ -138,12 +137,11 @@ def test_a_full_disk_and_a_missing_permission_are_one_line(
 def test_a_full_temporary_folder_of_this_machine_is_named_for_a_remote_file(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(directory, "SPOOL_BYTES", 1)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     monkeypatch.setattr(socket, "gethostname", lambda: "worker7")
     with object_store("s3") as root:
         with pytest.raises(RunError) as raised:
-            OutputDirectory(root).write_bytes("page", b"whole")
+            OutputDirectory(root).write_bytes("page", bytes(17 << 20))  # does not fit in memory
         assert not storage.exists(f"{root}/page")
     assert str(raised.value) == (
         "Cannot write to the temporary folder (TMPDIR) of worker7: No space left on device. "

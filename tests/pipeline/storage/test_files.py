@@ -18,7 +18,7 @@ import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.storage import remote
-from clozeworks.pipeline.storage.directory import SPOOL_BYTES, write_file
+from clozeworks.pipeline.storage.directory import write_file
 
 from tests.fixtures.object_stores import object_store, write
 
@@ -92,7 +92,7 @@ def test_a_file_is_read_from_anywhere_and_line_by_line(folder: str):
 
 
 def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
-    for content in (b"half", b"half" * SPOOL_BYTES):
+    for content in (b"half", b"half" * (5 << 20)):
         with (
             pytest.raises(RuntimeError),
             write_file(f"{folder}/a") as file,
@@ -117,8 +117,8 @@ def test_a_long_file_is_uploaded_in_parts(folder: str, monkeypatch: pytest.Monke
     assert storage.read_bytes(f"{folder}/long") == content
 
 
-def read_by_ranges(file: Any) -> io.BufferedReader:
-    reader = remote._RemoteReader(file, "s3://bucket/key")
+def read_by_ranges(file: Any, **options: Any) -> io.BufferedReader:
+    reader = remote._RemoteReader(file, "s3://bucket/key", **options)
     return io.BufferedReader(reader, remote.MIN_FETCH_BYTES)
 
 
@@ -431,9 +431,7 @@ def test_a_busy_store_is_asked_again_however_often_it_fails(refusing_store: list
     assert refusing_store == [200]
 
 
-def test_a_small_read_is_tried_again_while_the_store_is_overloaded(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_small_read_is_tried_again_while_the_store_is_overloaded():
     class Overloaded(CountedFile):
         def read_at(self, num_bytes: int, offset: int) -> bytes:
             content = super().read_at(num_bytes, offset)
@@ -441,11 +439,9 @@ def test_a_small_read_is_tried_again_while_the_store_is_overloaded(
                 raise OSError("AWS Error INTERNAL_FAILURE: Failed to flush response stream")
             return content
 
-    monkeypatch.setattr(remote, "READ_PAUSES_S", (0.0,) * 3)
-    assert read_by_ranges(Overloaded(10)).read(10) == bytes(10)
-    monkeypatch.setattr(remote, "READ_PAUSES_S", (0.0,) * 2)
+    assert read_by_ranges(Overloaded(10), pauses_s=[0.0] * 3).read(10) == bytes(10)
     with pytest.raises(RunError, match="or is overloaded or down"):
-        read_by_ranges(Overloaded(10)).read(10)
+        read_by_ranges(Overloaded(10), pauses_s=[0.0] * 2).read(10)
 
 
 @pytest.mark.parametrize(
