@@ -165,5 +165,5 @@ def serve() -> None:
 def _end_with_parent(parent: int) -> None:
     # A parent that was killed cannot end its workers; they see that another one has adopted them.
     while os.getppid() == parent:
-        time.sleep(0.5)  # not to be noticed while it works
+        time.sleep(0.5)  # so an orphan works on for half a second at most
     os._exit(1)
