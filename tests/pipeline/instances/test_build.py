@@ -117,6 +117,12 @@ def test_words_are_counted_alike_however_few_fit_in_memory(
         assert (tmp_path / name).read_bytes() == (Path(vocab) / name).read_bytes()
 
 
+def test_inputs_are_not_overwritten(documents: str, vocab: str):
+    for output in (documents, vocab):
+        with pytest.raises(UserError, match=f"`output` {output} would overwrite the input"):
+            build(documents, vocab, output, CONFIG, replace(RUN, overwrite=True))
+
+
 def test_one_document_with_text_is_an_error_that_names_the_shard(vocab: str, tmp_path: Path):
     documents = write_two_sources(tmp_path / "one", [*text_of(1), [], []], text_of(4))
     with pytest.raises(UserError, match=rf"one/{TRAIN}: The shard has 1 document with text"):

@@ -186,6 +186,11 @@ def test_the_bytes_do_not_depend_on_the_workers(packed: Path):
         assert (two / name).read_bytes() == (packed / "one" / name).read_bytes(), name
 
 
+def test_a_pass_of_few_rows_is_one_row_group(packed: Path):
+    for path in (packed / "one").glob("train-*.parquet"):
+        assert pq.read_metadata(path).num_row_groups == 2
+
+
 def test_the_audit_holds_and_shows_how_full_rows_are(packed: Path):
     checks = {check.name: check for check in audit(str(packed / "one")).checks}
     assert [check for check in checks.values() if check.verdict == "bad"] == []
