@@ -142,10 +142,11 @@ class _ShardWriter:
             return
         self.times_read += reading.is_read
         build_rows = build_instances
-        group_rows = 1 << 14  # the trainer reads a row group at once, and holds several
+        group_rows = 1 << 14  # the trainer reads a row group at once
         if config.packs:
             build_rows = build_packed_instances
-            group_rows = max(1, group_rows * 128 // config.max_length)  # of the default length
+            # The tokens of as many rows of the default length.
+            group_rows = max(1, group_rows * 128 // config.max_length)
         # Two generators, so that a change to the masks leaves the pairs as they are.
         pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
         masks_rng = rng_for(config.seed, "masks", *reading.ids)
