@@ -1,4 +1,4 @@
-"""The cards of models: one template, for pre-trained and for fine-tuned ones.
+"""The cards of pre-trained and of fine-tuned models: metadata of the Hub, and tables.
 
 What others wrote, such as names of sources, is shown as text: no markup and no link comes of it.
 """
@@ -8,97 +8,89 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..pipeline.counters import in_words
 from ..pipeline.data_card import CARD
 from ..pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from huggingface_hub import EvalResult, ModelCard
-
-DATASET = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-"""The name of a data set on the Hub."""
-_TEMPLATE = Path(__file__).with_name("card.md.jinja")
-_CACHED_MODEL = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
-"""A model's path in the cache of ``huggingface_hub``."""
-_MARKUP = re.compile(r"([\\`*_\[\]<>&~])")
-_METRICS = {
-    "matthews": "matthews_correlation",
-    "spearman": "spearmanr",
-    "pearson": "pearsonr",
-    "exact": "exact_match",
-    "macro_f1": "f1",
-    "accuracy": "accuracy",
-    "mlm_accuracy": "accuracy",
-    "exact_match": "exact_match",
-    "f1": "f1",
-    "perplexity": "perplexity",
-    "precision": "precision",
-    "recall": "recall",
-}
-"""The Hub's names of our metrics."""
+    from huggingface_hub import ModelCard
 
 
 def render_card(
     title: str,
-    usage: Literal["fill", "pipeline", "predict", ""],
     tables: Mapping[str, Mapping[str, object]],
-    results: "list[EvalResult]",
-    example: str = "",
+    scores: Mapping[str, float],
+    measured_on: Mapping[str, Any],
+    usage: str | None = None,
     **metadata: Any,
 ) -> str:
-    """Return a card as Markdown; `tables` map headings to names and values, `metadata` are those
-    of the Hub that are not the same for all models; `example` is a sentence with ``{mask}``.
-    """
-    from huggingface_hub import ModelCard, ModelCardData  # late: they import an HTTP client
+    """Return a card as Markdown, with `tables` of names and values by heading.
 
+    `metadata` are for the Hub, as are `scores`, `measured_on` data that `EvalResult` describes.
+    Without `usage`, a pipeline of ``transformers`` runs the model.
+    """
+    from huggingface_hub import EvalResult, ModelCardData  # late: they import an HTTP client
+
+    hub_names = {
+        "matthews": "matthews_correlation",
+        "spearman": "spearmanr",
+        "pearson": "pearsonr",
+        "exact": "exact_match",
+        "macro_f1": "f1",
+        "mlm_accuracy": "accuracy",
+    }
+    same_names = ("accuracy", "exact_match", "f1", "perplexity", "precision", "recall")
+    hub_names |= zip(same_names, same_names, strict=True)
+    results = []
+    for name, value in scores.items():
+        # MNLI's second dev set has the same metrics under other names.
+        metric = hub_names.get(name.removeprefix("mismatched_"))
+        if metric:
+            named = {"metric_type": metric, "metric_name": in_words(name), "metric_value": value}
+            results.append(EvalResult(**named, **measured_on))
+    # The Hub makes links of these; a local file would be a broken one.
+    on_hub = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+    metadata["datasets"] = list(filter(on_hub.fullmatch, metadata["datasets"])) or None
     if not results:
         metadata["model_name"] = None
-    data = ModelCardData(library_name="transformers", eval_results=results or None, **metadata)
-    software = f"clozeworks {version('clozeworks')}, torch {version('torch')}"
-    shown_tables = {}
-    for heading, rows in [*tables.items(), ("Software", {"versions": software})]:
-        shown_tables[heading] = {shown(in_words(name)): shown(rows[name]) for name in rows}
-    card = ModelCard.from_template(
-        data, str(_TEMPLATE), title=shown(title), usage=usage, example=example, tables=shown_tables
+    data = ModelCardData(
+        library_name="transformers",
+        eval_results=results or None,
+        **metadata,
     )
-    return f"{card}\n"
+    if usage is None:
+        usage = f"""```python
+from transformers import pipeline
+
+model = pipeline("{data.pipeline_tag}", model=".")  # this directory, or its name on the Hub
+```"""
+    blocks = [f"---\n{data.to_yaml()}\n---", f"# {shown(title)}", usage]
+    for heading, rows in tables.items():
+        lines = [f"| {shown(in_words(name))} | {shown(rows[name])} |" for name in rows]
+        blocks += [f"## {heading}", "\n".join(["| | |", "|---|---|", *lines])]
+    blocks.append(
+        f"Made by clozeworks {version('clozeworks')} with torch {version('torch')}. The licences "
+        "of the data are not recorded: look them up before you publish the model, and name its own "
+        "in `license` above."
+    )
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def shown(value: object) -> str:
     """Return a value as one line of Markdown, whatever markup it contains.
 
-    >>> shown("<b>"), shown(12345), shown(0.12345), shown(())
-    ('\\\\<b\\\\>', '12,345', '0.1235', 'none')
+    >>> shown("<b>"), shown(12345), shown(0.12345)
+    ('\\\\<b\\\\>', '12,345', '0.1235')
     """
-    if isinstance(value, tuple | list):
-        value = ", ".join(map(str, value)) or "none"
-    elif isinstance(value, float):
+    if isinstance(value, float):
         value = f"{value:.4g}"
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif isinstance(value, int):
         value = f"{value:,}"
     # A bar would end the cell of a table, a line break the table.
     text = re.sub(r"[|\s]+", " ", str(value))
-    return _MARKUP.sub(r"\\\1", text)
-
-
-def eval_results(scores: Mapping[str, float], **measured: Any) -> "list[EvalResult]":
-    """Return the `scores` that the Hub knows, in its form; `measured` says on what, by the names of
-    `EvalResult`.
-    """
-    from huggingface_hub import EvalResult
-
-    results = []
-    for name, value in scores.items():
-        # MNLI's second dev set has the same metrics under other names.
-        metric = _METRICS.get(name.removeprefix("mismatched_"))
-        if metric:
-            result = EvalResult(
-                metric_type=metric, metric_name=in_words(name), metric_value=value, **measured
-            )
-            results.append(result)
-    return results
+    return re.sub(r"([\\`*_\[\]<>&~])", r"\\\1", text)
 
 
 def model_name(checkpoint: str) -> str:
@@ -109,36 +101,21 @@ def model_name(checkpoint: str) -> str:
     'google-bert/bert-base-cased'
     """
     path = os.path.abspath(checkpoint)
-    cached = _CACHED_MODEL.search(path)
+    cached = re.search(r"/models--([^/]+)/snapshots/[^/]+$", path)
     if cached:
         # Only the first: a model's own name may contain two hyphens, its owner's may not.
         return cached[1].replace("--", "/", 1)
     return os.path.basename(path)
 
 
-def _parsed(card: str) -> "ModelCard":
-    """Return somebody's card; raises `UserError` if its metadata cannot be read."""
-    from huggingface_hub import ModelCard
-    from yaml import YAMLError
-
-    try:
-        return ModelCard(card, ignore_metadata_errors=True)
-    except (RecursionError, TypeError, ValueError, YAMLError) as error:
-        raise UserError(
-            f"The metadata at the beginning of {CARD} cannot be read: {error}"
-        ) from error
-
-
 def read_languages(folder: Path) -> list[str]:
     """Return the languages that the card of the model in `folder` names; none if it has no card,
     or one that cannot be read.
     """
-    path = folder / CARD
-    if not path.is_file():
-        return []
     try:
-        named = _parsed(path.read_text(encoding="utf-8", errors="replace")).data.get("language")
-    except UserError:
+        card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
+        named = _parsed(card).data.get("language")
+    except (OSError, UserError):
         return []
     if isinstance(named, str):
         return [named]
@@ -153,3 +130,16 @@ def with_license(card: str, license: str) -> str:
     parsed.data.pop("license_name")
     parsed.data.pop("license_link")
     return str(parsed)
+
+
+def _parsed(card: str) -> "ModelCard":
+    """Return somebody's card; raises `UserError` if its metadata cannot be read."""
+    from huggingface_hub import ModelCard
+    from yaml import YAMLError
+
+    try:
+        return ModelCard(card, ignore_metadata_errors=True)
+    except (RecursionError, TypeError, ValueError, YAMLError) as error:
+        raise UserError(
+            f"The metadata at the beginning of {CARD} cannot be read: {error}"
+        ) from error

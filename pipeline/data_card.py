@@ -10,24 +10,6 @@ from .languages import UNKNOWN
 from .manifests import DocumentsManifest, InstancesManifest
 
 CARD = "README.md"
-_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?=-|$)")
-_DATA_CARD = """---
-{metadata}
----
-
-# {title}
-
-{rows} `clozeworks {stage}` wrote the rows; `manifest.json` has its options,
-and counts of what was read, kept and left out.
-
-```python
-from datasets import load_dataset
-
-data = load_dataset(".")  # this directory, or its name on the Hub
-```
-
-The licences of the texts are not recorded: look them up before you publish them, and name them in `license` above.
-"""  # noqa: E501
 
 
 def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
@@ -59,16 +41,26 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
         # directories of one name it would load the first again.
         dataset_info={"splits": [{"name": name, **sizes} for name, sizes in splits.items()]},
     )
-    return _DATA_CARD.format(
-        metadata=metadata.to_yaml(), title=title, rows=rows, stage=manifest.stage
-    )
+    return f"""---
+{metadata.to_yaml()}
+---
+
+# {title}
+
+{rows} `clozeworks {manifest.stage}` wrote the rows; `manifest.json` has its options,
+and counts of what was read, kept and left out.
+
+```python
+from datasets import load_dataset
+
+data = load_dataset(".")  # this directory, or its name on the Hub
+```
+
+The licences of the texts are not recorded: look them up before you publish them, and name them in `license` above.
+"""  # noqa: E501
 
 
 def hub_languages(languages: Mapping[str, int]) -> list[str]:
     """Return the languages as the Hub names them, sorted: "be" for "be-tarask", none for "und"."""
-    codes = set()
-    for language in languages:
-        code = _LANGUAGE_CODE.match(language)
-        if code and language != UNKNOWN:
-            codes.add(code[0])
-    return sorted(codes)
+    codes = {language.partition("-")[0] for language in languages.keys() - {UNKNOWN}}
+    return sorted(code for code in codes if re.fullmatch("[a-z]{2,3}", code))

@@ -9,7 +9,7 @@ direction, K classes.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -159,6 +159,7 @@ class BiLstmClassification(Classification):
 
     lstm_size: int
     """Units in each direction."""
+    in_transformers: ClassVar[bool] = False
 
     @property
     def variant(self) -> str:
@@ -185,6 +186,7 @@ class BiLstmSquad(Squad):
 
     lstm_size: int
     """Units in each direction."""
+    in_transformers: ClassVar[bool] = False
 
     @property
     def variant(self) -> str:
@@ -329,6 +331,7 @@ class FeatureTagging(EntityRecognition):
     """One of `FEATURES`."""
     lstm_size: int
     """Units in each direction."""
+    in_transformers: ClassVar[bool] = False
 
     @property
     def variant(self) -> str:

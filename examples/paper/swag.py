@@ -89,6 +89,7 @@ class Swag(Task[Question]):
     """Of a row, in tokens."""
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
     pipeline: ClassVar[str] = "multiple-choice"
+    in_transformers: ClassVar[bool] = False
 
     # What a file and a line hold.
 

@@ -1,8 +1,9 @@
-"""Write the model card of a fine-tuned model: its task, encoder and data, and its dev scores."""
+"""The model card of a fine-tuned model: its encoder, its data and best run, and its dev scores."""
 
+from itertools import islice
 from pathlib import Path
 
-from ..card import DATASET, eval_results, model_name, render_card
+from ..card import model_name, render_card
 from ..encoders.config import EncoderConfig
 from ..tasks.glue import GLUE
 from ..tasks.task import Task
@@ -26,51 +27,40 @@ def task_card(
     name = f"{task.name} {task.variant}".strip()
     dataset_type, dataset_name, dataset_config = _dataset(task.name, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
-    attention = {"attention": "left to right"} if shape.is_decoder else {}
-    scores = dict(best["scores"])
+    training = {
+        "encoder": model_name(checkpoint),
+        "data": dataset_name,
+        "training examples": summary["train_examples"],
+        "dev examples": f"{summary['dev_examples']:,}, {split}",
+        f"best of {summary['runs']:,} on dev": (
+            f"learning rate {best['learning_rate']:.4g}, batch size {best['batch_size']}, "
+            f"epochs {best['epochs']:.4g}, seed {best['seed']}"
+        ),
+    }
+    if shape.is_decoder:
+        training["attention"] = "left to right"
+    # SQuAD 2.0 has 13, of answerable and other questions; all are in summary.json.
+    scores: dict[str, object] = dict(islice(best["scores"].items(), 8))
     for metric in scores.keys() & summary["baseline"].keys():
         constant = summary["baseline"][metric]
         scores[metric] = f"{scores[metric]:.4g} ({constant:.4g} for a constant answer)"
-    tables = {
-        "Data": {
-            "data": dataset_name,
-            "training examples": summary["train_examples"],
-            "dev examples": summary["dev_examples"],
-            "dev examples are": split,
-        },
-        "Training": {
-            "encoder": model_name(checkpoint),
-            **attention,
-            "learning rate": best["learning_rate"],
-            "seed": best["seed"],
-            "batch size": best["batch_size"],
-            "epochs": best["epochs"],
-            "max length": task.max_length,
-            "runs": f"{summary['runs']:,}; this is the best on dev",
-        },
-        "On the dev examples": scores,
-    }
-    results = eval_results(
-        best["scores"],
-        task_type=task.pipeline,
-        dataset_type=dataset_type,
-        dataset_name=dataset_name,
-        dataset_split=split,
-        dataset_config=dataset_config,
-    )
-    has_hf_head = "architectures" not in task.hf_settings() and not shape.is_decoder
-    # Of these there is no pipeline.
-    in_transformers = has_hf_head and task.pipeline != "multiple-choice"
+    usage = "```console\n$ clozeworks predict . FILE --output predictions.jsonl\n```"
     return render_card(
-        f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
-        "pipeline" if in_transformers else "predict",
-        tables,
-        results,
+        f"A {shape.title} encoder ine-tuned on {name} by Clozeworks",
+        {"Training": training, "On the dev examples": scores},
+        best["scores"],
+        {
+            "task_type": task.pipeline,
+            "dataset_type": dataset_type,
+            "dataset_name": dataset_name,
+            "dataset_split": split,
+            "dataset_config": dataset_config,
+        },
+        usage=None if task.in_transformers and not shape.is_decoder else usage,
         language=languages or None,
         tags=[shape.model_type],
         pipeline_tag=task.pipeline,
-        # The Hub makes links of these; a local file would be a broken one.
-        datasets=[dataset_type] if DATASET.fullmatch(dataset_type) else None,
+        datasets=[dataset_type],
         model_name=f"{shape.title} for {name}",
     )
 

@@ -136,6 +136,8 @@ class Task(ABC, Generic[ExampleT]):
     """Suffixes of files with a row for each example, in order, whose columns predictions keep."""
     pipeline: ClassVar[str] = "text-classification"
     """The Hub's name for such tasks."""
+    in_transformers: ClassVar[bool] = True
+    """Whether a pipeline of ``transformers`` runs its models, as its card then says."""
     cut: ClassVar[tuple[str, str]] = "examples", "max_length"
     """Name of the texts that are cut if too long, and the field with the limit."""
     depends_on_texts_alone: ClassVar[bool] = True

@@ -161,7 +161,7 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
     best = summary["best"]
     assert (best["batch_size"], best["epochs"]) in [(8, 1), (8, 2), (16, 1), (16, 2)]
     card = (output / "README.md").read_text()
-    assert f"| batch size | {best['batch_size']} |" in card
+    assert f"batch size {best['batch_size']}, epochs {best['epochs']:g}, seed" in card
     main(["results", str(output)])
     assert "accuracy" in capsys.readouterr().out
 

@@ -44,13 +44,17 @@ def card_of(
     data: str = "glue/MRPC",
     held_out: bool = False,
     shape: EncoderConfig | None = None,
+    scores: dict[str, float] | None = None,
 ) -> ModelCard:
+    summary = {**SUMMARY, "held_out": held_out}
+    if scores:
+        summary["best"] = {**SUMMARY["best"], "scores": scores}
     card = task_card(
         task=task,
         data=data,
         checkpoint="run",
         languages=["en"],
-        summary=cast(FinetuneSummary, {**SUMMARY, "held_out": held_out}),
+        summary=cast(FinetuneSummary, summary),
         shape=shape or ModelConfig(),
     )
     return ModelCard(card)
@@ -84,16 +88,33 @@ def test_the_metadata_are_those_of_the_hub():
     [
         "| encoder | run |",
         "| training examples | 3,667 |",
-        "| learning rate | 3e-05 |",
-        "| batch size | 32 |",
-        "| max length | 128 |",
-        "| runs | 4; this is the best on dev |",
+        "| dev examples | 408, validation |",
+        "| best of 4 on dev | learning rate 3e-05, batch size 32, epochs 3, seed 2 |",
         "| f1 | 0.88 (0.8122 for a constant answer) |",
         "| total | 11,873 |",
     ],
 )
 def test_data_recipe_and_figures_are_stated(line: str):
     assert line in card_of().text.splitlines()
+
+
+def test_a_task_that_no_pipeline_runs_is_predicted():
+    task = Classification(name="classify", text=("text",), labels=("a", "b"))
+    assert 'pipeline("text-classification"' in card_of(task).text
+
+    class Own(Classification):
+        in_transformers = False
+
+    own = card_of(Own(**vars(task)))
+    assert "$ clozeworks predict . FILE" in own.text and "import pipeline" not in own.text
+    # The Hub still finds it by its task.
+    assert own.data.get("pipeline_tag") == "text-classification"
+
+
+def test_of_many_scores_the_first_eight_are_shown():
+    card = card_of(scores={f"score {number}": 0.5 for number in range(13)})
+    lines = [line for line in card.text.splitlines() if line.startswith("| score")]
+    assert lines == [f"| score {number} | 0.5 |" for number in range(8)]
 
 
 def test_a_model_that_reads_from_left_to_right_says_so():
@@ -108,6 +129,6 @@ def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for()
     assert card.data.get("datasets") is None
     results: list[EvalResult] = card.data.get("eval_results")
     assert {result.dataset_name for result in results} == {"reviews.csv"}
-    assert "| dev examples are | train (held-out part) |" in card.text
+    assert "| dev examples | 408, train (held-out part) |" in card.text
     assert "The licences of the data are not recorded" in card.text
     assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

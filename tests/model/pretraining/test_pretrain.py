@@ -211,11 +211,10 @@ def test_the_model_card_states_data_recipe_and_figures(instances, tmp_path):
         "tags": ["bert"],
     }
     lines = card.text.splitlines()
-    rows = [line for line in lines if line.startswith("| training rows | ")]
-    assert rows == [f"| training rows | {open_instances(instances).num_rows} |"] * 2
+    rows = f"{open_instances(instances).num_rows} of at most"
+    assert any(line.startswith(f"| rows | {rows} ") and f"then {rows}" in line for line in lines)
     assert f"| parameters | {summary['parameters']:,} |" in lines
     assert f"| tokens seen | {summary['tokens']:,} |" in lines
-    assert {"| learning rate | 0.002 |", "| dynamic masking | token |"} <= set(lines)
     # Few held-out rows make no figures; test_card.py has the card of enough.
     assert any(line.startswith("| rows | too little to judge: ") for line in lines)
 
