@@ -43,20 +43,13 @@ from ..training.graphs import fill_to, make_inference
 from ..training.logs import ProgressCallback
 from .config import FeaturesConfig
 
-METADATA = b"clozeworks"
-"""The key of what a file was made from, in its footer."""
-TEXTS_AT_ONCE = 1000
-"""Texts of a row group; bounds the memory."""
-BATCH_TOKENS = 4096
-"""Including padding."""
-
 
 class _Row(NamedTuple):
     """A text as a row of tokens, and what is read from it."""
 
     row: TokenRow
     names: list[str]
-    """The words or tokens that get a vector; none for a text as a whole."""
+    """The word or token of each vector; of a text as a whole, one empty name."""
     positions: np.ndarray
     """Where each of them begins, int64; of a text as a whole, all positions."""
 
@@ -69,14 +62,15 @@ def extract_features(
     progress: ProgressCallback | None = None,
     *,
     overwrite: bool = False,
+    texts_at_once: int = 1000,
 ) -> dict[str, int]:
     """Write the hidden states of the texts in `data` to the Parquet file `output`, and return the
     numbers of ``texts`` and ``vectors``.
 
     `data` is plain text (one text per line), a table, or a data set of the Hub
     (``hf:nyu-mll/glue:sst2:test``). A file that is there is replaced only with `overwrite`.
-    `progress` is called with ``stage``, ``step`` and ``steps`` (texts). Raises `UserError` for bad
-    input.
+    `progress` is called with ``stage``, ``step`` and ``steps`` (texts). A row group has the vectors
+    of `texts_at_once`, which bounds the memory. Raises `UserError` for bad input.
     """
     output = Path(output)
     if output.resolve() == Path(data).resolve():
@@ -98,21 +92,20 @@ def extract_features(
     extractor = Extractor(opened, config)
     digest = None if is_hub(data) else files_digest([data])
     made_from = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}
-    footer = {METADATA: json.dumps(made_from).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
-    schema = extractor.schema.with_metadata(footer)
+    footer = {b"clozeworks": json.dumps(made_from).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
+    schema = extractor.table([], 0).schema.with_metadata(footer)
+    how: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
     # A dictionary of words saves space; hidden states hardly repeat.
-    words: Any = ["word", "token"]
+    how["use_dictionary"] = ["word", "token"]
     with (
         write_file(str(output)) as file,
-        pq.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=words, write_page_checksum=True
-        ) as writer,
+        pq.ParquetWriter(file, schema, **how) as writer,
         oom_as_run_error("max_length"),
     ):
         texts = read_texts(data, config)
         num_done = 0
-        while part := list(islice(texts, TEXTS_AT_ONCE)):
-            writer.write_table(extractor.table(part, num_done).cast(schema))
+        while part := list(islice(texts, texts_at_once)):
+            writer.write_table(extractor.table(part, num_done))
             num_done += len(part)
             if progress:
                 progress({"stage": "features", "step": num_done, "steps": num_texts})
@@ -138,10 +131,16 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
 
 
 class Extractor:
-    """An encoder on its device, and which of its hidden states to extract."""
+    """An encoder on its device, and which of its hidden states to extract.
 
-    def __init__(self, checkpoint: Checkpoint, config: FeaturesConfig) -> None:
+    A batch has at most `batch_tokens`, with padding.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, config: FeaturesConfig, batch_tokens: int = 4096
+    ) -> None:
         self.config = config
+        self.batch_tokens = batch_tokens
         self.max_length = config.max_length or checkpoint.trained_length()
         self.tokenizer: TextTokenizer = checkpoint.text_tokenizer(self.max_length)
         self.layers = resolve_layers(config.layers, checkpoint.shape.num_hidden_layers)
@@ -156,36 +155,29 @@ class Extractor:
         device = find_device(config.device)
         self.encoder: Encoder = encoder.to(device).eval()
         self.inference = make_inference(device, config.precision)
-        self.vector_type = pa.list_(pa.float32(), checkpoint.shape.hidden_size)
-        columns: list[tuple[str, pa.DataType]] = [("text", pa.int64())]
-        if config.per != "text":
-            columns += [("index", pa.int32()), (config.per, pa.string())]
-        columns += [(f"layer_{layer}", self.vector_type) for layer in self.layers]
-        self.schema = pa.schema(columns)
 
     def table(self, texts: Sequence[str], first: int) -> pa.Table:
         """Return the vectors of `texts`, numbered from `first`."""
         rows = list(map(self._row, self.tokenizer.token_ids(texts), texts))
         self.num_cut += sum(row.row.num_cut > 0 for row in rows)
-        vectors_per_row = [1] * len(rows)
-        if self.config.per != "text":
-            vectors_per_row = [len(row.names) for row in rows]
-        text_numbers = owners(vectors_per_row) + first
-        columns: list[pa.Array] = [pa.array(text_numbers, pa.int64())]
+        num_vectors = [len(row.names) for row in rows]
+        columns = {"text": pa.array(owners(num_vectors) + first, pa.int64())}
         if self.config.per != "text":
             names = [name for row in rows for name in row.names]
-            columns.append(pa.array(places(vectors_per_row), pa.int32()))
-            columns.append(pa.array(names, pa.string()))
-        for vectors_PD in self._vectors(rows, offsets_of(vectors_per_row)):
+            columns["index"] = pa.array(places(num_vectors), pa.int32())
+            columns[self.config.per] = pa.array(names, pa.string())
+        vectors_VPD = self._vectors(rows, offsets_of(num_vectors))
+        for layer, vectors_PD in zip(self.layers, vectors_VPD, strict=True):
             # Arrow takes vectors of equal length over as one flat array.
             flat = pa.array(vectors_PD.reshape(-1))
-            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=self.vector_type))
-        return pa.Table.from_arrays(columns, schema=self.schema)
+            size = self.encoder.config.hidden_size
+            columns[f"layer_{layer}"] = pa.FixedSizeListArray.from_arrays(flat, size)
+        return pa.table(columns)
 
     def _row(self, token_ids: Sequence[int], text: str) -> _Row:
         tokenizer = self.tokenizer
+        names = [""]
         pieces = [[token] for token in token_ids]
-        names = []
         if self.config.per == "word":
             names = list(split_words(text).words)
             pieces = tokenizer.word_ids(names, [True] * len(names))
@@ -193,21 +185,20 @@ class Extractor:
             pieces = [piece or [tokenizer.unknown] for piece in pieces]
         elif self.config.per == "token":
             names = [tokenizer.token(token) for token in token_ids]
-        ids = [token for piece in pieces for token in piece]
-        row = tokenizer.row(ids, None, self.max_length)
+        row = tokenizer.row([token for piece in pieces for token in piece], None, self.max_length)
+        num_tokens = len(row.input_ids)
         if self.config.per == "text":
-            return _Row(row, names, np.arange(len(row.input_ids)))
+            return _Row(row, names, np.arange(num_tokens))
         # After [CLS]; what begins beyond the row's end is cut.
         positions = offsets_of([len(piece) for piece in pieces])[:-1] + 1
-        positions = positions[positions < len(row.input_ids) - 1]
+        positions = positions[positions < num_tokens - 1]
         return _Row(row, names[: len(positions)], positions)
 
     @torch.inference_mode()
     def _vectors(self, rows: list[_Row], offsets: np.ndarray) -> np.ndarray:
         """Return the vectors (V, P, D): those of row ``i`` from ``offsets[i]`` on."""
-        vectors_VPD = np.empty(
-            (len(self.layers), offsets[-1], self.vector_type.list_size), np.float32
-        )
+        shape_VPD = (len(self.layers), offsets[-1], self.encoder.config.hidden_size)
+        vectors_VPD = np.empty(shape_VPD, np.float32)
         lengths = [len(row.row.input_ids) for row in rows]
         # Longest first: a batch that does not fit into memory fails early.
         order = np.argsort(lengths, kind="stable")[::-1]
@@ -215,12 +206,11 @@ class Extractor:
         start = 0
         while start < len(order):
             width = step * divide_up(lengths[order[start]], step)
-            num_rows = max(1, BATCH_TOKENS // width)
-            chosen = order[start : start + num_rows]
-            start += num_rows
+            chosen = order[start : start + max(1, self.batch_tokens // width)]
+            start += len(chosen)
             batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen], step)
-            states_VBLD = self.inference.run(self._states, batch).cpu()
-            for index, states_VLD in zip(chosen, states_VBLD.numpy().swapaxes(0, 1), strict=True):
+            states_BVLD = self.inference.run(self._states, batch).cpu().numpy()
+            for index, states_VLD in zip(chosen, states_BVLD, strict=True):
                 read_VPD = states_VLD[:, rows[index].positions]
                 if self.config.per == "text":
                     read_VPD = read_VPD.sum(1, keepdims=True) / read_VPD.shape[1]
@@ -230,15 +220,11 @@ class Extractor:
 
     def _states(self, batch: TaskBatch) -> Tensor:
         states = self.encoder.hidden_states(*batch[:4], all_layers=True)
-        return torch.stack([states[layer] for layer in self.layers]).float()
+        return torch.stack([states[layer] for layer in self.layers], 1).float()
 
 
 def resolve_layers(layers: Sequence[int], num_layers: int) -> list[int]:
-    """Return layers as indices, 0 being the embeddings; -1 is the last layer, -2 the one before.
-
-    >>> resolve_layers([-1, -2, 0], 12)
-    [12, 11, 0]
-    """
+    """Return layers as indices, 0 being the embeddings; -1 is the last layer, -2 the one before."""
     for layer in layers:
         if not -num_layers - 1 <= layer <= num_layers:
             raise UserError(

@@ -189,9 +189,8 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
 
 
 def test_an_interrupted_command_leaves_nothing_and_nothing_is_written_over(
-    checkpoint, texts, tmp_path, monkeypatch
+    checkpoint, texts, tmp_path
 ):
-    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 4)
     config = FeaturesConfig(device="cpu", per="word", layers=(-1, -2))
     output = tmp_path / "a.parquet"
     live: list[dict[str, Any]] = []
@@ -201,9 +200,9 @@ def test_an_interrupted_command_leaves_nothing_and_nothing_is_written_over(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract_features(checkpoint, texts, output, config, killed)
+        extract_features(checkpoint, texts, output, config, killed, texts_at_once=4)
     assert not output.exists()
-    whole = extract_features(checkpoint, texts, output, config, live.append)
+    whole = extract_features(checkpoint, texts, output, config, live.append, texts_at_once=4)
     assert live[-1]["step"] == live[-1]["steps"] == whole["texts"] == 15
     assert pq.ParquetFile(output).num_row_groups == 4
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
@@ -243,7 +242,8 @@ def test_mistakes_are_named(checkpoint, texts, tmp_path):
     assert not list(tmp_path.glob("a.parquet*"))
 
 
-def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, monkeypatch):
+def test_no_batch_has_more_tokens_than_asked_for(checkpoint, monkeypatch):
+    extractor = Extractor(Checkpoint.open(checkpoint), FeaturesConfig(device="cpu"), 40)
     sizes = []
 
     def watched(features: list[Feature], fill_to: int) -> TaskBatch:
@@ -252,8 +252,7 @@ def test_no_batch_has_more_tokens_than_asked_for(checkpoint, texts, tmp_path, mo
         return batch
 
     monkeypatch.setattr(module, "make_batch", watched)
-    monkeypatch.setattr(module, "BATCH_TOKENS", 40)
-    extract(checkpoint, texts, tmp_path / "f.parquet")
+    extractor.table(TEXTS, 0)
     assert len(sizes) > 1
     assert max(sizes) <= 40
 
