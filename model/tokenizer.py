@@ -151,12 +151,14 @@ def model_max_length(directory: str | Path) -> float:
     return length if length and length > 0 else math.inf
 
 
-def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return a tokenizer's files with these `settings` in its ``tokenizer_config.json``."""
-    if not settings:
-        return dict(files)
+def with_settings(directory: str, settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the tokenizer's files in a directory of instances, with these `settings` in its
+    ``tokenizer_config.json``.
+    """
+    files = read_files(directory)
     name = "tokenizer_config.json"
-    config = parse_json(files[name], dict[str, Any], name)
+    advice = "Rebuild the instances with `overwrite`."
+    config = parse_json(files.get(name, b""), dict[str, Any], f"{directory}/{name}", advice)
     return {**files, name: (json.dumps({**config, **settings}, indent=2) + "\n").encode()}
 
 

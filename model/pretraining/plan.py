@@ -11,7 +11,6 @@ from typing import Any
 
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
-from ...pipeline.vocabulary.files import vocabulary_files
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..checkpoint import Checkpoint
 from ..config import PretrainConfig
@@ -28,13 +27,6 @@ PAPERS_RATE = 1e-4
 HIGHEST_RATE = 2e-3
 COMPILE_S = 30.0
 """Seconds that compiling takes on a machine with an H100: 15 to 33."""
-SAVED_S = 2e-10
-"""Seconds that compiled updates save there, both as CUDA graphs, per token, layer and hidden
-number: 2.3e-10 in mini, 1.9e-10 in ettin-17m (benchmarks/results/2026-11-27-graphs.md).
-"""
-PAPERS_PASSES = 40
-"""Over its text, by the paper's count (appendix A.2)."""
-PAPERS_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ class PretrainPlan:
     checkpoint: Checkpoint | None
     """The model to start from; None for a new one."""
     shape: EncoderConfig
-    """Of the model."""
+    """The model's."""
     schedule: Schedule
     phases: list[RowSequence]
     """One for each directory of instances, in the order of training."""
@@ -87,7 +79,9 @@ class PretrainPlan:
         if self.config.hours is not None:
             return self.config.hours * 3600 > 4 * COMPILE_S
         size = self.shape.num_hidden_layers * self.shape.hidden_size
-        return self.num_tokens() * size * SAVED_S > COMPILE_S
+        # Seconds that compiled updates save there, both as CUDA graphs, per token, layer and hidden
+        # number: 2.3e-10 in mini, 1.9e-10 in ettin-17m (benchmarks/results/2026-11-27-graphs.md).
+        return self.num_tokens() * size * 2e-10 > COMPILE_S
 
     def first_row(self, step: int) -> tuple[RowSequence, int]:
         """Return the sequence that an update draws from, and the position of its first row."""
@@ -95,12 +89,12 @@ class PretrainPlan:
         return self.phases[phase], index * self.config.batch_size
 
     def tokenizer_files(self) -> dict[str, bytes]:
-        """Return the tokenizer's files, which name the longest row that the model is trained on."""
+        """Return the instances' files, which name the longest row that the model is trained on."""
         longest = max(directory.max_length for directory in self.directories)
         if self.checkpoint:
             longest = max(longest, self.checkpoint.trained_length())
-        files = vocabulary_files(self.directories[0].vocabulary, longest)
-        return with_settings(files, self.shape.tokenizer_settings)
+        settings = {"model_max_length": longest, **self.shape.tokenizer_settings}
+        return with_settings(self.directories[0].path, settings)
 
 
 def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
@@ -147,14 +141,15 @@ def _kind(config: PretrainConfig, checkpoint: Checkpoint | None) -> type[Encoder
 def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dict[str, Any]:
     """Return the options that the kind of encoder decides."""
     kind = _kind(config, checkpoint)
+    size = config.size
     if config.architecture not in (None, kind.model_type):
         raise UserError(
             f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
             f"a {kind.title}; leave it out."
         )
-    if config.size not in kind.sizes:
+    if size not in kind.sizes:
         raise UserError(
-            f"`model` is {config.size}, which is a size of a ModernBERT; use `architecture` "
+            f"`model` is {size}, which is a size of a ModernBERT; use `architecture` "
             "modernbert, or another size."
         )
     objective = config.objective or kind.objectives[0]
@@ -172,11 +167,11 @@ def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dic
         dropout = kind.default_dropout
     rate = config.learning_rate
     if rate is None:
-        _, hidden_size, _ = kind.sizes[config.size]
+        _, hidden_size, _ = kind.sizes[size]
         rate = PAPERS_RATE if checkpoint else _default_rate(config.hidden_size or hidden_size)
     return {
         "objective": objective,
-        "model": config.size,
+        "model": size,
         "dropout": dropout,
         "learning_rate": rate,
     }
@@ -258,8 +253,9 @@ def instance_defaults(
     if not (config.steps or config.tokens or config.hours):
         share = PHASE_SHARES[0] if len(directories) == 2 else 1.0
         rows_per_pass = first.num_rows / first.manifest.config.duplicates
-        steps = PAPERS_PASSES * rows_per_pass / (share * config.batch_size)
-        changes["steps"] = min(PAPERS_STEPS, max(1, round(steps)))
+        # The paper's 40 passes over its text, by its own count, and its steps (appendix A.2).
+        steps = 40 * rows_per_pass / (share * config.batch_size)
+        changes["steps"] = min(1_000_000, max(1, round(steps)))
     if config.dynamic_masking is None:
         # The same masks in each of 40 passes would be learned by heart.
         is_stored_once = all(directory.manifest.config.duplicates == 1 for directory in directories)

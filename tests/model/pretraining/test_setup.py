@@ -3,6 +3,7 @@ resolved.
 """
 
 import json
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from clozeworks.model.pretraining.setup import set_up
 from clozeworks.model.training.device import find_device
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.vocabulary.files import read_files
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
@@ -187,12 +189,27 @@ def test_the_tokenizer_limits_rows_to_the_trained_positions(instances, tmp_path)
         ([longer], short, 96),
         ([instances], published, 512),
     ):
-        config = PretrainConfig(device="cpu")
+        options = PretrainConfig(device="cpu")
         if checkpoint:  # of another vocabulary
             start = {"checkpoint": str(checkpoint), "vocabulary_from": "instances"}
-            config = replace(config, **start)
-        files = make_plan(config, phases).tokenizer_files()
-        assert json.loads(files["tokenizer_config.json"])["model_max_length"] == expected
+            options = replace(options, **start)
+        files = make_plan(options, phases).tokenizer_files()
+        stored = read_files(phases[0])
+        config = json.loads(stored.pop("tokenizer_config.json"))
+        expected_config = {**config, "model_max_length": expected}
+        assert json.loads(files.pop("tokenizer_config.json")) == expected_config
+        assert files == stored
+
+
+def test_the_tokenizer_is_that_of_the_instances(instances, tmp_path):
+    directory = shutil.copytree(instances, tmp_path / "instances")
+    made = make_plan(PretrainConfig(device="cpu"), [str(directory)])
+    config = directory / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "own": "kept"}))
+    assert json.loads(made.tokenizer_files()["tokenizer_config.json"])["own"] == "kept"
+    config.unlink()
+    with pytest.raises(UserError, match=r"tokenizer_config\.json .* Rebuild the instances"):
+        made.tokenizer_files()
 
 
 def test_a_batch_larger_than_an_epoch_is_refused_but_not_the_default(instances):
