@@ -38,7 +38,7 @@ DEVICE_HELP = (
 BASELINE = "baseline_"
 """Begins the names of the metrics of the best constant answers."""
 EVALUATION_ROWS = 4000
-"""Of an evaluation during training: the first of the validation split, which is shuffled."""
+"""An evaluation during training reads the first rows of the validation split, which is shuffled."""
 
 
 # Options that several commands have.

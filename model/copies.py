@@ -9,8 +9,6 @@ from pathlib import Path
 from ..pipeline import storage
 from ..pipeline.errors import UserError
 
-NUM_THREADS = 8
-
 
 @cache
 def _copies(_process_id: int) -> tempfile.TemporaryDirectory[str]:
@@ -50,7 +48,8 @@ def local_copy(path: str | Path, *names: str) -> Path:
     def download(name: str) -> None:
         storage.download(storage.join(remote, name), str(local / name))
 
-    with ThreadPoolExecutor(NUM_THREADS) as pool:
+    # An object store answers each request after tens of milliseconds.
+    with ThreadPoolExecutor(8) as pool:
         # An error in a thread is raised only where its result is asked for.
         for _ in pool.map(download, files):
             pass

@@ -45,7 +45,6 @@ GROUPS = ("field", "linguistics_term", "phenomenon")
 PARADIGM = "UID"
 """BLiMP's column; without it each file is a paradigm."""
 SENTENCES_AT_ONCE = (1000, 10_000)
-TOKENS_AT_ONCE = (2048, 65536)
 """On a CPU, and on a GPU."""
 
 
@@ -151,7 +150,10 @@ def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, s
 
 @torch.inference_mode()
 def sentence_scores(
-    model: PretrainModel, vocabulary: Vocabulary, sentences: Sequence[str]
+    model: PretrainModel,
+    vocabulary: Vocabulary,
+    sentences: Sequence[str],
+    tokens_at_once: int | None = None,
 ) -> np.ndarray:
     """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with each
     token masked alone, and with those to its right in its word; 0 for a sentence without tokens.
@@ -188,10 +190,11 @@ def sentence_scores(
                 prediction = (kind, sentence, position - is_decoder, int(ids_L[position]))
                 predicted[len(ids_L)].setdefault(row_L.tobytes(), []).append(prediction)
     scores_2N = np.zeros((2, len(sentences)))
-    most_tokens = TOKENS_AT_ONCE[device.type == "cuda"]
+    if tokens_at_once is None:
+        tokens_at_once = 65_536 if device.type == "cuda" else 2048
     for length, predictions_by_row in predicted.items():
         all_rows = list(predictions_by_row.items())
-        rows_at_once = max(1, most_tokens // length)
+        rows_at_once = max(1, tokens_at_once // length)
         for first in range(0, len(all_rows), rows_at_once):
             rows = all_rows[first : first + rows_at_once]
             ids_RL = np.stack([np.frombuffer(row, np.int64) for row, _ in rows])

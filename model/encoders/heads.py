@@ -187,7 +187,7 @@ class PretrainModel(nn.Module, ABC):
         if self.positions_weight:
             table_PD = weights[self.positions_weight]
             used_PD = table_PD[self.config.first_position :]
-            # Of 4 positions, 10 become 0 1 2 3  0 1 2 3  0 1.
+            # 4 positions that become 10: 0 1 2 3  0 1 2 3  0 1.
             copied = torch.arange(config.num_positions) % len(used_PD)
             # Padding, whose states nobody reads, has the rows before.
             padding_PD = table_PD[:1].expand(config.first_position, -1)

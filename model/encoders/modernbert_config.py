@@ -71,7 +71,7 @@ class ModernBertConfig(EncoderConfig):
     vocab_size: Count = 50368
     num_hidden_layers: Count = 22
     intermediate_size: Count = 1152
-    """Of the values and, once more, of their gates."""
+    """The size of the values and, once more, of their gates."""
     max_position_embeddings: Count = 8192
     """Tokens of the longest rows it is meant for; no weight depends on it."""
     hidden_activation: str = "gelu"

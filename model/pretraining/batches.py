@@ -24,16 +24,6 @@ from ..training.device import pinned_attention
 PREDICTION_BLOCK = 256
 SEQUENCE_BLOCK = 64
 """The number of sequences in packed rows is padded to a multiple of this."""
-# Of the check whether packed rows work:
-CHECKED_ROWS = 5
-ROW_LENGTH = 40
-CHECKED_WINDOW = 8
-"""Smaller than the rows checked, so that a window that is ignored shows."""
-NUM_EMPTY_ROWS = 2
-"""At the end of packed rows, as batches have them."""
-TOLERANCE = 0.03
-"""Largest difference, relative to the size of what is compared: bf16 keeps 8 bits."""
-DROPOUT = 0.1
 
 
 def make_batches(
@@ -241,29 +231,35 @@ def check_packing(config: EncoderConfig, device: torch.device, dtype: torch.dtyp
 
     FlashAttention's operator has no public signature, and GPUs before Ampere lack it.
     """
-    num_tokens = CHECKED_ROWS * ROW_LENGTH
-    # Where each row starts, and the last one ends: 0 40 80 120 160 200 200 200.
-    starts = [row * ROW_LENGTH for row in range(CHECKED_ROWS + 1)] + [num_tokens] * NUM_EMPTY_ROWS
+    num_rows = 5
+    row_length = 40
+    num_tokens = num_rows * row_length
+    # The largest difference, relative to the size of what is compared: bf16 keeps 8 bits.
+    tolerance = 0.03
+    # Where each row starts, and the last one ends, then two empty rows, as batches have them:
+    # 0 40 80 120 160 200 200 200.
+    starts = [row * row_length for row in range(num_rows + 1)] + [num_tokens] * 2
     row_starts = torch.tensor(starts, dtype=torch.int32, device=device)
-    packed = PackedRows(row_starts, ROW_LENGTH, config.is_decoder)
-    padded = PaddedRows(CHECKED_ROWS, ROW_LENGTH, None, None, config.is_decoder)
+    packed = PackedRows(row_starts, row_length, config.is_decoder)
+    padded = PaddedRows(num_rows, row_length, None, None, config.is_decoder)
     num_heads = config.num_attention_heads
-    # Of its own, so that a check does not change what the run draws.
+    # A generator of its own, so that a check does not change what the run draws.
     generator = torch.Generator().manual_seed(0)
     qkv_TE = torch.randn(num_tokens, 3 * config.hidden_size, generator=generator)
     qkv_TE = qkv_TE.to(device, dtype)
     for window in config.windows:
         if window is not None:
-            window = min(window, CHECKED_WINDOW)
+            # Smaller than the rows, so that a window that is ignored shows.
+            window = min(window, 8)
         expected = _values_and_gradient(padded, qkv_TE, num_heads, window)
         computed = _values_and_gradient(packed, qkv_TE, num_heads, window)
         difference = (expected - computed).norm()
-        if not difference <= TOLERANCE * expected.norm():  # NaN is a difference too
+        if not difference <= tolerance * expected.norm():  # NaN is a difference too
             raise AssertionError("its values or gradients differ from those of padded rows")
     # With dropout nothing can be compared exactly; but of values that are all 1, the mean stays 1,
     # and an operator that ignores the rate would return ones.
-    dropped_TD = packed.attend(torch.ones_like(qkv_TE), num_heads, DROPOUT).float()
-    if not (abs(dropped_TD.mean() - 1) <= TOLERANCE and dropped_TD.std() > 0.01):
+    dropped_TD = packed.attend(torch.ones_like(qkv_TE), num_heads, 0.1).float()
+    if not (abs(dropped_TD.mean() - 1) <= tolerance and dropped_TD.std() > 0.01):
         raise AssertionError("dropout does not keep the mean")
 
 

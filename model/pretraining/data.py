@@ -55,7 +55,7 @@ class RowGroup(NamedTuple):
     num_tokens: int
     """Including special tokens; rows are stored without padding."""
     version: str = ""
-    """Of the shard, as `storage.version_of` tells it."""
+    """The shard's, as `storage.version_of` tells it."""
 
 
 @dataclass(frozen=True)

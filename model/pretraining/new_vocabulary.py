@@ -94,7 +94,7 @@ def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
         tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
 
     def spell(text: str, continues: bool) -> list[int]:
-        if "\N{REPLACEMENT CHARACTER}" in text:  # of a part of a character
+        if "\N{REPLACEMENT CHARACTER}" in text:  # it stands for a part of a character
             return []
         # A word begins with its space; punctuation stands without one.
         if text[:1].isalnum() and not continues:
@@ -110,7 +110,7 @@ def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
         strip_accents=old.normalization.strip_accents,
         clean_text=False,
     )
-    # Of a word of more characters WordPiece makes [UNK]; here every token is spelt.
+    # WordPiece makes [UNK] of a word with more characters; here every token is spelt.
     wordpiece = WordPiece(old.ids, unk_token=old.specials.unk, max_input_chars_per_word=1_000_000)
 
     def spell(text: str, continues: bool) -> list[int]:

@@ -7,12 +7,8 @@ from ...pipeline.errors import UserError
 from ..config import PretrainConfig
 from ..training.optim import default_warmup, learning_rate
 
-# For a budget of hours, whose number of steps is unknown: the warm-up's share of the time, and the
-# steps between two lines of the log.
-WARMUP_SHARE = 0.1
-TIMED_LOG_EVERY = 10
 PHASE_SHARES = (0.9, 0.1)
-"""Of the steps, for the first and the second of two directories, as in the paper."""
+"""Shares of the steps for the first and the second of two directories, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Schedule:
     def log_every(self) -> int:
         """Steps between two lines of the log: about 200 lines a run, at most 100 steps apart."""
         if self.num_steps is None:
-            return TIMED_LOG_EVERY
+            return 10  # how many steps fit into the hours is unknown
         return max(1, min(100, self.num_steps // 200))
 
     def learning_rate(self, step: int, seconds: float) -> float:
@@ -42,7 +38,7 @@ class Schedule:
         if self.budget_s is not None:
             # The last update begins before the end, but may be reported after it.
             at = min(seconds, self.budget_s)
-            warmup = WARMUP_SHARE * self.budget_s
+            warmup = 0.1 * self.budget_s  # a tenth, as of steps
             end = self.budget_s
         else:
             assert self.num_steps is not None

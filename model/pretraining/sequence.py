@@ -5,7 +5,7 @@ that depends on (seed, epoch); consecutive row groups form a block of about 65,5
 shuffled by (seed, epoch, block). Rows are stored shuffled already, so this is as good as a full
 shuffle; and the row at any position is found without reading those before it. Step k takes the
 positions from k * batch size on, and each rank its part of them. Dynamic masks are drawn for
-`MASKED_TOGETHER` rows at once, by a generator seeded with their position.
+2,048 rows at once, by a generator seeded with their position.
 
     position    0 ... 65,600     ... 131,000    ... 180,000    ...
     epoch       |-------------------- 0 -------------------|---- 1 ...
@@ -29,14 +29,6 @@ from ...pipeline.ragged import offsets_of
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .data import NUM_READERS, InstanceDirectory, RowGroup, mask_anew, read_group
-
-BLOCK_ROWS = 65_536
-# Few enough that no batch waits long for its masks.
-MASKED_TOGETHER = 2048
-USUAL_LENGTH = 128
-"""Packed rows of thousands of tokens are read and masked in fewer rows: in as many tokens as these
-numbers of rows have at this length.
-"""
 
 
 class _Piece(NamedTuple):
@@ -79,17 +71,27 @@ class RowSequence:
     meanwhile.
     """
 
-    def __init__(self, directory: InstanceDirectory, seed: int, masks: Masks | None = None):
+    def __init__(
+        self,
+        directory: InstanceDirectory,
+        seed: int,
+        masks: Masks | None = None,
+        block_rows: int = 65_536,
+        masked_together: int = 2048,  # few enough that no batch waits long for its masks
+    ):
         self.directory = directory
         self.seed = seed
         self.masks = masks
+        self._sizes = (block_rows, masked_together)
         # The same for all blocks, so that a block's row groups are found by arithmetic.
         mean_rows = directory.num_rows / len(directory.row_groups)
         shrink = 1.0
         if directory.is_packed:
-            shrink = USUAL_LENGTH / directory.max_length
-        self.groups_per_block = max(1, round(shrink * BLOCK_ROWS / mean_rows))
-        self.masked_together = max(1, round(shrink * MASKED_TOGETHER))
+            # Rows of thousands of tokens are read and masked in fewer rows: in as many tokens as
+            # these numbers of rows have at the usual length.
+            shrink = 128 / directory.max_length
+        self.groups_per_block = max(1, round(shrink * block_rows / mean_rows))
+        self.masked_together = max(1, round(shrink * masked_together))
         self._group_rows = np.array([group.num_rows for group in directory.row_groups])
         self._coming: dict[tuple[int, int], list[Future[Rows]]] = {}
         """Row groups of the next block, which are read while the current one is used."""
@@ -103,7 +105,7 @@ class RowSequence:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave threads and rows behind, for the workers of a ``DataLoader``."""
-        return RowSequence, (self.directory, self.seed, self.masks)
+        return RowSequence, (self.directory, self.seed, self.masks, *self._sizes)
 
     def rows(self, start: int, stop: int) -> Rows:
         """Return the rows at the positions from `start` up to `stop`, maybe of several epochs."""

@@ -52,7 +52,7 @@ class Summary(TypedDict):
     validation_rows: Count
     """Held-out rows that the metrics are measured on."""
     text: NotRequired[Mapping[str, Finite]]
-    """Of these rows: see `evaluate.text_measures`."""
+    """What `evaluate.text_measures` says of these rows."""
     also: NotRequired["Also"]
 
 
@@ -84,7 +84,7 @@ class PretrainState:
     also: Mapping[str, int | float] | None = None
     """What was measured before the first step on the rows of `PretrainPlan.also`."""
     also_digest: str = ""
-    """Of the manifest of these rows, as a run may resume with others."""
+    """The digest of these rows' manifest, as a run may resume with others."""
     num_ranks: int | None = None
     """Processes that train together; each draws its own dropout."""
     micro_batch_size: int | None = None
@@ -109,7 +109,7 @@ def loss_of(model: PretrainModel, batch: PretrainBatch) -> Loss:
     """Return the part of an update's loss that a micro-batch has."""
     sums = model.sums(batch)
     assert batch.counts is not None
-    # Of the global batch, not of the micro-batch: a mean of the micro-batches' means would weigh a
+    # The counts are the global batch's, not the micro-batch's: a mean of means would weigh a
     # masked token more, the fewer there are beside it.
     num_predicted, num_rows = batch.counts.unbind()
     share = sums.mlm_loss / num_predicted + sums.nsp_loss / num_rows
@@ -131,7 +131,7 @@ class PretrainSetup:
     packs: bool
     """Whether rows are packed, not padded."""
     tokens_at_once: int
-    """Of a micro-batch, unless the config has its size in rows."""
+    """The size of a micro-batch, unless the config has one in rows."""
 
     def global_batch(self, step: int) -> GlobalBatch:
         """Return the rows of the update with this index."""

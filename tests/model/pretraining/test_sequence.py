@@ -3,6 +3,7 @@
 import pickle
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from clozeworks.model.pretraining import data
-from clozeworks.model.pretraining import sequence as order
 from clozeworks.model.pretraining.sequence import Masks, RowSequence
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.pipeline.config import BuildConfig
@@ -31,15 +31,12 @@ def instances(tmp_path_factory) -> Path:
     )
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(order, "BLOCK_ROWS", 25)
-    monkeypatch.setattr(order, "MASKED_TOGETHER", 8)
+small = partial(RowSequence, block_rows=25, masked_together=8)
 
 
 @pytest.fixture
 def sequence(instances) -> RowSequence:
-    return RowSequence(data.open_instances(str(instances)), seed=7)
+    return small(data.open_instances(str(instances)), seed=7)
 
 
 def stored_rows(instances: Path) -> list[tuple]:
@@ -65,7 +62,7 @@ def test_each_row_comes_once_an_epoch_in_an_order_of_its_own(instances, sequence
     for epoch in epochs:
         assert sorted(epoch) == expected
     assert epochs[0] != epochs[1] != epochs[2]
-    other = RowSequence(sequence.directory, seed=8)
+    other = small(sequence.directory, seed=8)
     assert as_lists(other.rows(0, num_rows)) != epochs[0]
 
 
@@ -77,7 +74,7 @@ def test_any_stretch_is_a_slice_of_the_one_sequence(tmp_path_factory, start, len
     if not path.exists():
         write_instances(path, shards=2, rows_per_group=9)
     directory = data.open_instances(str(path))
-    one_by_one, at_once = (RowSequence(directory, seed) for _ in range(2))
+    one_by_one, at_once = (small(directory, seed) for _ in range(2))
     singles = [as_lists(one_by_one.rows(p, p + 1))[0] for p in range(start, start + length)]
     assert as_lists(at_once.rows(start, start + length)) == singles
 
@@ -88,8 +85,7 @@ def read(monkeypatch):
     groups = []
     original = data.read_group
     monkeypatch.setattr(
-        order,
-        "read_group",
+        "clozeworks.model.pretraining.sequence.read_group",
         lambda directory, group: groups.append(group) or original(directory, group),
     )
     return groups
@@ -127,12 +123,12 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
     path = tmp_path_factory.getbasetemp() / "ranks"
     if not path.exists():
         write_instances(path, shards=2, rows_per_group=9)
-    sequence = RowSequence(data.open_instances(str(path)), 5, masks=make_masks(path))
+    sequence = small(data.open_instances(str(path)), 5, masks=make_masks(path))
     whole = sequence.rows(first, first + batch_size)
     on_ranks: list[Rows] = []
     for rank in range(num_ranks):
         part = Ranks(rank, num_ranks, torch.device("cpu")).rows(batch_size)
-        its_sequence = RowSequence(sequence.directory, 5, masks=sequence.masks)
+        its_sequence = small(sequence.directory, 5, masks=sequence.masks)
         rows = its_sequence.rows(first, first + batch_size)
         on_ranks.append(between(rows, part.start, part.stop))
     joined = concatenate(on_ranks)
@@ -142,7 +138,7 @@ def test_resume_on_other_ranks_keeps_the_order(tmp_path_factory, first, batch_si
 
 @pytest.mark.parametrize("position", [0, 40, 66_000_017])
 def test_any_position_is_reached_by_reading_its_own_block(instances, read, position):
-    sequence = RowSequence(data.open_instances(str(instances)), seed=7)
+    sequence = small(data.open_instances(str(instances)), seed=7)
     sequence.rows(position, position + 1)
     assert len(read) <= 2 * sequence.groups_per_block  # its own block, and the next one ahead
 
@@ -157,7 +153,7 @@ def test_a_rate_that_falls_is_that_of_the_position(instances):
     steady = make_masks(instances)
     # The run has 132 rows, of which the first half lies before this sequence.
     masks = replace(steady, rates=(0.4, 0.2), start=0.5, share_per_row=1 / 132)
-    rows = RowSequence(directory, 7, masks=masks).rows(0, 66)
+    rows = small(directory, 7, masks=masks).rows(0, 66)
     # Each row has its own rate, although several are masked together.
     shares = 0.5 + np.arange(66) / 132
     wanted = num_to_mask(rows.lengths, 0.4 - 0.2 * shares, 24)
@@ -165,7 +161,7 @@ def test_a_rate_that_falls_is_that_of_the_position(instances):
     rates = masks.rates_at(np.array([0, 66, 1000]))
     assert rates == pytest.approx([0.3, 0.2, 0.2])
     # Wherever reading begins, as after a kill.
-    tail = RowSequence(directory, 7, masks=masks).rows(30, 66)
+    tail = small(directory, 7, masks=masks).rows(30, 66)
     assert tail.input_ids.tolist() == select(rows, np.arange(30, 66)).input_ids.tolist()
 
 
@@ -173,7 +169,7 @@ def test_a_rate_that_falls_is_that_of_the_position(instances):
 def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instances, masking):
     directory = data.open_instances(str(instances))
     masks = make_masks(instances, masking=masking)
-    fresh, stored = RowSequence(directory, 7, masks=masks), RowSequence(directory, 7)
+    fresh, stored = small(directory, 7, masks=masks), small(directory, 7)
     for epoch in range(3):
         rows = fresh.rows(66 * epoch, 66 * (epoch + 1))
         same = stored.rows(66 * epoch, 66 * (epoch + 1))
@@ -187,18 +183,16 @@ def test_masks_are_drawn_anew_in_each_epoch_and_as_exactly_as_in_a_build(instanc
         assert rows.num_masked.tolist() == np.minimum(wanted, maskable).tolist()
         changed = rows.input_ids != rows.unmasked_ids()
         assert (rows.input_ids[changed] >= MASK).all()
-        again = RowSequence(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
+        again = small(directory, 7, masks=masks).rows(66 * epoch + 13, 66 * epoch + 50)
         assert again.input_ids.tolist() == select(rows, np.arange(13, 50)).input_ids.tolist()
-    assert as_lists(fresh.rows(0, 66)) != as_lists(
-        RowSequence(directory, 8, masks=masks).rows(0, 66)
-    )
+    assert as_lists(fresh.rows(0, 66)) != as_lists(small(directory, 8, masks=masks).rows(0, 66))
     epochs = [sorted(as_lists(fresh.rows(66 * epoch, 66 * (epoch + 1)))) for epoch in range(3)]
     assert epochs[0] != epochs[1] != epochs[2]
 
 
 def test_the_split_of_new_masks_is_the_one_asked_for(instances):
     masks = make_masks(instances, mask_split=(0, 100, 0), mask_rate=0.4)
-    rows = RowSequence(data.open_instances(str(instances)), 7, masks=masks).rows(0, 3000)
+    rows = small(data.open_instances(str(instances)), 7, masks=masks).rows(0, 3000)
     at_masks = rows.input_ids[np.repeat(rows.offsets[:-1], rows.num_masked) + rows.masked_positions]
     times = Counter(at_masks.tolist())
     # Random tokens are ordinary ones, each as likely: no special token, and none that dominates.
