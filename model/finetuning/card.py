@@ -46,7 +46,7 @@ def task_card(
         scores[metric] = f"{scores[metric]:.4g} ({constant:.4g} for a constant answer)"
     usage = "```console\n$ clozeworks predict . FILE --output predictions.jsonl\n```"
     return render_card(
-        f"A {shape.title} encoder ine-tuned on {name} by Clozeworks",
+        f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
         {"Training": training, "On the dev examples": scores},
         best["scores"],
         {

@@ -86,6 +86,7 @@ def test_the_metadata_are_those_of_the_hub():
 @pytest.mark.parametrize(
     "line",
     [
+        "# A BERT encoder fine-tuned on mrpc by Clozeworks",
         "| encoder | run |",
         "| training examples | 3,667 |",
         "| dev examples | 408, validation |",
