@@ -19,7 +19,8 @@ os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM
 
 import pyarrow as pa
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
-from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, bert_tokenizer
+from clozeworks.pipeline.vocabulary.normalization import bert_tokenizer
+from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer
 from tokenizers import Tokenizer
 
 from .vocab import read_sentences

@@ -30,7 +30,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from clozeworks.pipeline.vocabulary.byte_level import ByteLevelSplitter, byte_level_tokenizer
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
+from clozeworks.pipeline.vocabulary.normalization import Normalization
+from clozeworks.pipeline.vocabulary.tokenize import Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer

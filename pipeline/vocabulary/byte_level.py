@@ -32,11 +32,11 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
 from ..ragged import offsets_of
+from .normalization import Normalization
 from .tokenize import (
     ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
     DictionaryTokenizer,
-    Normalization,
     encode_texts,
     is_between,
     join_words,

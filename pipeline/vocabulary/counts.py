@@ -18,7 +18,8 @@ from ..schemas import WORD_COUNTS
 from ..seeding import rng_for
 from ..storage.shards import read_columns
 from .byte_level import ByteLevelSplitter, byte_level_tokenizer
-from .tokenize import Normalization, Speller, Splitter, count_tables, merge_counts
+from .normalization import Normalization
+from .tokenize import Speller, Splitter, count_tables, merge_counts
 
 WEIGHT_UNITS = 1000
 """Counts are whole numbers: weighted ones are kept in thousandths until they are summed."""

@@ -12,8 +12,8 @@ from ..errors import UserError
 from ..parsing import parse_json
 from ..storage.state import VOCABULARY_FILES, describe_absence, unfinished_stage
 from .byte_level import byte_level_tokenizer
-from .tokenize import Normalization
-from .tokenizer_file import normalization_of, vocabulary_of_json
+from .normalization import Normalization, normalization_of
+from .tokenizer_file import vocabulary_of_json
 from .vocabulary import SPECIAL_TOKENS, Vocabulary, template_of
 
 _ADVICE = "Only BERT's WordPiece is read from a vocab.txt; give a tokenizer.json."

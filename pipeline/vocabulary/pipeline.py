@@ -34,10 +34,10 @@ from ..storage.directory import kept
 from ..storage.shards import shard_paths, write_parquet
 from ..storage.state import WORD_COUNTS_FILE, manifest_head, read_manifest, refuse_input
 from .accents import decide_accents, shares_of_languages
-from .apostrophes import rules_for
 from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .fertility import fertility_report
 from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
+from .normalization import rules_for
 from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
 from .wordpiece import learn_pieces

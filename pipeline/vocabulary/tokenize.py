@@ -22,25 +22,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Regex, Tokenizer, normalizers
-from tokenizers.decoders import WordPiece as WordPieceDecoder
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import NFC, BertNormalizer, Normalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from ..errors import UserError
 from ..ragged import flat_text, offsets_of
 from ..schemas import WORD_COUNTS
-from .apostrophes import WRITTEN_AS, replacements_of
+from .normalization import WRITTEN_AS, Normalization, bert_tokenizer
 from .numbering import Numbering
 
-MAX_WORD_CHARACTERS = 100
-"""BERT's WordPiece turns any longer word into [UNK]."""
 SLICE_BYTES = 12 << 20
 """Bytes of text per slice; bounds the memory. Shards are read in slightly smaller batches."""
 MAX_CHUNKS = 300_000
@@ -69,49 +64,6 @@ _ALL_BUT_APOSTROPHE = ((0x21, 0x26), (0x28, 0x2F), *ASCII_PUNCTUATION[1:])
 _WIDE_PUNCTUATION = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
 CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
 _WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 byte of these wide characters
-
-
-class Normalization(NamedTuple):
-    """The normalisation of text before tokenisation: both True for the published uncased BERT, both
-    False for cased.
-    """
-
-    lowercase: bool
-    strip_accents: bool
-    apostrophes: tuple[str, ...] = ()
-    """Names of the rules in `apostrophes.RULES` by which apostrophes inside words are kept; BERT
-    has none.
-    """
-    composes: bool = False
-    """Whether text is composed first (NFC), so that é is one character however it was written; BERT
-    has no such step. Where accents are stripped, it makes no difference.
-    """
-
-
-def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
-    """Return BERT's tokenizer for `tokens` in the order of their ids, including "[UNK]".
-
-    No special tokens are registered: "[MASK]" in a text is three words of text.
-    """
-    vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
-    tokenizer = Tokenizer(
-        WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
-    )
-    bert_normalizer = BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=True,
-        strip_accents=normalization.strip_accents,
-        lowercase=normalization.lowercase,
-    )
-    steps: list[Normalizer] = [NFC()] if normalization.composes else []
-    steps.append(bert_normalizer)
-    for replacement in replacements_of(normalization.apostrophes):
-        steps.append(normalizers.Replace(Regex(replacement.pattern), replacement.letter))
-    # A single step alone, as in BERT's own file.
-    tokenizer.normalizer = normalizers.Sequence(steps) if steps[1:] else bert_normalizer
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.decoder = WordPieceDecoder(prefix="##")
-    return tokenizer
 
 
 class Splitter(Protocol):

@@ -16,9 +16,8 @@ from tokenizers import Tokenizer
 
 from ..errors import UserError
 from ..parsing import parse_json
-from .apostrophes import RULES, Replacement, rules_of
 from .byte_level import CHARACTERS
-from .tokenize import Normalization, bert_tokenizer
+from .normalization import RULES, Normalization, bert_normalization
 from .vocabulary import (
     SPECIAL_TOKENS,
     ByteLevel,
@@ -81,7 +80,7 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
         )
     specials = _specials(fields, ids, files, path)
     added = {each["content"] for each in fields["added_tokens"]} - specials.names
-    normalization = _bert_normalization(fields)
+    normalization = bert_normalization(fields)
     if normalization:
         _check_case(normalization.lowercase, files.get("tokenizer_config.json", b"{}"), path)
     byte_level = _byte_level(fields, tokens)
@@ -232,37 +231,6 @@ def _template(processor: Mapping[str, Any] | None) -> tuple[str, str, tuple[str,
                 ):
                     return cls, sep, tuple(between)
     return None
-
-
-def _bert_normalization(fields: Mapping[str, Any]) -> Normalization | None:
-    """Return the normalisation of a WordPiece that cuts text as BERT does, else None."""
-    normalizer: dict[str, Any] = fields["normalizer"] or {"type": None}
-    steps = normalizer.get("normalizers", [normalizer])
-    bert = [step for step in steps if step["type"] == "BertNormalizer"]
-    rules = rules_of(
-        [
-            Replacement(step["pattern"].get("Regex"), step["content"])
-            for step in steps
-            if step["type"] == "Replace"
-        ]
-    )
-    if len(bert) != 1 or rules is None:
-        return None
-    normalization = normalization_of(bert[0]["lowercase"], bert[0]["strip_accents"])
-    bert[0]["strip_accents"] = normalization.strip_accents
-    normalization = normalization._replace(apostrophes=rules, composes=steps[0]["type"] == "NFC")
-    expected = json.loads(bert_tokenizer(["[UNK]"], normalization).to_str())
-    is_equal = {**fields["model"], "vocab": {}} == {**expected["model"], "vocab": {}}
-    for part in ("normalizer", "pre_tokenizer"):
-        is_equal &= fields[part] == expected[part]
-    return normalization if is_equal else None
-
-
-def normalization_of(lowercase: bool, strip_accents: bool | None) -> Normalization:
-    """Return the normalisation that a tokenizer's settings ask for."""
-    if strip_accents is None:  # BERT's default: accents go with the capitals
-        strip_accents = lowercase
-    return Normalization(lowercase, strip_accents)
 
 
 def _byte_level(fields: Mapping[str, Any], tokens: list[str]) -> ByteLevel | None:

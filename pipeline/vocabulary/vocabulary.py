@@ -24,12 +24,11 @@ from .byte_level import (
     continues_word,
     text_of,
 )
+from .normalization import Normalization, bert_tokenizer
 from .tokenize import (
     DictionaryTokenizer,
-    Normalization,
     Speller,
     Splitter,
-    bert_tokenizer,
     encode_texts,
 )
 

@@ -39,7 +39,7 @@ from ..errors import UserError
 from ..manifests import WordPieceReport
 from ..ragged import flat_text
 from .byte_level import CHARACTERS
-from .tokenize import MAX_WORD_CHARACTERS
+from .normalization import MAX_WORD_CHARACTERS
 
 MAX_WORDS = 1_000_000
 """Merges are learned from the most frequent words, at most this many: bounds the time and the

@@ -19,7 +19,7 @@ from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.instances.pipeline import build
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 
 from tests.fixtures.byte_level_fixture import write_published_tokenizer

@@ -20,7 +20,7 @@ from clozeworks.model.pretraining.new_vocabulary import MovedTokens, move_to_voc
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 from tests.fixtures.instances_fixture import write_instances

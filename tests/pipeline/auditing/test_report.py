@@ -13,7 +13,7 @@ from clozeworks.pipeline.auditing.verdict import Audit, Check
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.instances.rows import rows_of
 from clozeworks.pipeline.schemas import instances_schema
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TOKENS = (*SPECIAL_TOKENS, "a", "cloze", "##work", "</script>", "&")

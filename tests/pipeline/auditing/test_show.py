@@ -10,7 +10,7 @@ from clozeworks.pipeline.manifests import DocumentsManifest
 from clozeworks.pipeline.schemas import DOCUMENTS, instances_schema
 from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.files import vocabulary_files
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 from tests.fixtures.command_fixture import error_of

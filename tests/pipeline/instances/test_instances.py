@@ -22,7 +22,7 @@ from clozeworks.pipeline.instances.table import (
 )
 from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 from tests.fixtures.corpus_fixture import one_source

@@ -7,7 +7,7 @@ import pytest
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.instances.masking import mask_rows, num_to_mask, positions_in
 from clozeworks.pipeline.seeding import rng_for
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st

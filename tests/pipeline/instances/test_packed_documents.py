@@ -22,7 +22,7 @@ from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.storage.shards import shard_paths
 from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st

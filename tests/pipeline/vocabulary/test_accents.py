@@ -13,8 +13,9 @@ from clozeworks.pipeline.manifests import Accents, DocumentsManifest, Vocabulary
 from clozeworks.pipeline.storage.state import read_manifest
 from clozeworks.pipeline.vocabulary.accents import decide_accents
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
+from clozeworks.pipeline.vocabulary.tokenize import Speller, count_words
 
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
 

@@ -18,7 +18,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import mask_rows
 from clozeworks.pipeline.vocabulary import tokenizer_file
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Specials, Vocabulary
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer, UnigramTrainer

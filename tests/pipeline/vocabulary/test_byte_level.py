@@ -25,7 +25,8 @@ from clozeworks.pipeline.vocabulary.files import (
     read_vocabulary,
     vocabulary_files,
 )
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, count_words
+from clozeworks.pipeline.vocabulary.normalization import Normalization
+from clozeworks.pipeline.vocabulary.tokenize import count_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces
 from hypothesis import given, settings

@@ -9,8 +9,8 @@ from clozeworks.cli.main import commands, main
 from clozeworks.model.pretraining.new_vocabulary import old_pieces
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
+from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.own_words import add_words, suggest_words
-from clozeworks.pipeline.vocabulary.tokenize import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents

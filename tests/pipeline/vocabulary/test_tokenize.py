@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.vocabulary import tokenize
+from clozeworks.pipeline.vocabulary.normalization import Normalization, bert_tokenizer
 from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
-    Normalization,
     Speller,
-    bert_tokenizer,
     count_words,
     merge_counts,
 )

@@ -16,12 +16,8 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
 from clozeworks.pipeline.vocabulary.files import load_vocabulary, read_vocabulary, vocabulary_files
-from clozeworks.pipeline.vocabulary.tokenize import (
-    DictionaryTokenizer,
-    Normalization,
-    Speller,
-    count_words,
-)
+from clozeworks.pipeline.vocabulary.normalization import Normalization
+from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces, special_tokens
 from tokenizers import Tokenizer

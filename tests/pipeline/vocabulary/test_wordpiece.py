@@ -12,7 +12,8 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary import wordpiece
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
-from clozeworks.pipeline.vocabulary.tokenize import Normalization, Speller, count_words
+from clozeworks.pipeline.vocabulary.normalization import Normalization
+from clozeworks.pipeline.vocabulary.tokenize import Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces, special_tokens
 from hypothesis import given, settings

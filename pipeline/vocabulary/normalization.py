@@ -1,4 +1,5 @@
-"""Keep together words with an apostrophe inside, in the languages that write it as a letter.
+"""Normalise text before it is cut into tokens: as BERT does, and keep together words with an
+apostrophe inside, in the languages that write it as a letter.
 
 Ukrainian комп'ютер (computer), Hawaiian Hawaiʻi and Breton c'hoar (sister) are one word each; BERT
 cuts them at the apostrophe, as it does English don't and French l'eau. Unicode's word boundaries
@@ -11,9 +12,19 @@ they are between letters of the script, by the letter itself, which is not punct
 spellings of a word become one, and BERT's pre-tokenizer leaves it whole.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from tokenizers import Regex, Tokenizer, normalizers
+from tokenizers.decoders import WordPiece as WordPieceDecoder
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import NFC, BertNormalizer, Normalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+MAX_WORD_CHARACTERS = 100
+"""BERT's WordPiece turns any longer word into [UNK]."""
 
 _LETTER = "ʼ"  # U+02BC, modifier letter apostrophe
 _OKINA = "ʻ"  # U+02BB, modifier letter turned comma
@@ -95,3 +106,75 @@ def rules_of(replacements: list[Replacement]) -> tuple[str, ...] | None:
             if replacements_of(rules) == replacements:
                 return rules
     return None
+
+
+class Normalization(NamedTuple):
+    """The normalisation of text before tokenisation: both True for the published uncased BERT, both
+    False for cased.
+    """
+
+    lowercase: bool
+    strip_accents: bool
+    apostrophes: tuple[str, ...] = ()
+    """Names of the rules in `RULES` by which apostrophes inside words are kept; BERT has none."""
+    composes: bool = False
+    """Whether text is composed first (NFC), so that é is one character however it was written; BERT
+    has no such step. Where accents are stripped, it makes no difference.
+    """
+
+
+def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Tokenizer:
+    """Return BERT's tokenizer for `tokens` in the order of their ids, including "[UNK]".
+
+    No special tokens are registered: "[MASK]" in a text is three words of text.
+    """
+    vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
+    tokenizer = Tokenizer(
+        WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
+    )
+    bert_normalizer = BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=normalization.strip_accents,
+        lowercase=normalization.lowercase,
+    )
+    steps: list[Normalizer] = [NFC()] if normalization.composes else []
+    steps.append(bert_normalizer)
+    for replacement in replacements_of(normalization.apostrophes):
+        steps.append(normalizers.Replace(Regex(replacement.pattern), replacement.letter))
+    # A single step alone, as in BERT's own file.
+    tokenizer.normalizer = normalizers.Sequence(steps) if steps[1:] else bert_normalizer
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.decoder = WordPieceDecoder(prefix="##")
+    return tokenizer
+
+
+def bert_normalization(fields: Mapping[str, Any]) -> Normalization | None:
+    """Return the normalisation of a WordPiece that cuts text as BERT does, else None."""
+    normalizer: dict[str, Any] = fields["normalizer"] or {"type": None}
+    steps = normalizer.get("normalizers", [normalizer])
+    bert = [step for step in steps if step["type"] == "BertNormalizer"]
+    rules = rules_of(
+        [
+            Replacement(step["pattern"].get("Regex"), step["content"])
+            for step in steps
+            if step["type"] == "Replace"
+        ]
+    )
+    if len(bert) != 1 or rules is None:
+        return None
+    normalization = normalization_of(bert[0]["lowercase"], bert[0]["strip_accents"])
+    bert[0]["strip_accents"] = normalization.strip_accents
+    normalization = normalization._replace(apostrophes=rules, composes=steps[0]["type"] == "NFC")
+    expected = json.loads(bert_tokenizer(["[UNK]"], normalization).to_str())
+    is_equal = {**fields["model"], "vocab": {}} == {**expected["model"], "vocab": {}}
+    for part in ("normalizer", "pre_tokenizer"):
+        is_equal &= fields[part] == expected[part]
+    return normalization if is_equal else None
+
+
+def normalization_of(lowercase: bool, strip_accents: bool | None) -> Normalization:
+    """Return the normalisation that a tokenizer's settings ask for."""
+    if strip_accents is None:  # BERT's default: accents go with the capitals
+        strip_accents = lowercase
+    return Normalization(lowercase, strip_accents)

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from clozeworks.pipeline.vocabulary.apostrophes import RULES, replacements_of, rules_for, rules_of
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
-from clozeworks.pipeline.vocabulary.tokenize import (
-    DictionaryTokenizer,
+from clozeworks.pipeline.vocabulary.normalization import (
+    RULES,
     Normalization,
-    Speller,
     bert_tokenizer,
-    count_words,
+    replacements_of,
+    rules_for,
+    rules_of,
 )
+from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
