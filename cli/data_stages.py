@@ -3,7 +3,6 @@
 import click
 
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from ..pipeline.errors import UserError
 from .data_summary import (
     held_out_rows,
     summarize_documents,
@@ -11,14 +10,7 @@ from .data_summary import (
     summarize_instances,
     summarize_vocabulary,
 )
-from .options import (
-    ContentOfFile,
-    GroupedCommand,
-    GroupedOption,
-    config_options,
-    make_config,
-    path_option,
-)
+from .options import GroupedCommand, config_options, make_config, path_option
 from .output import CommandSummary
 from .progress import data_stage_terminal
 
@@ -56,35 +48,8 @@ def ingest(
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("documents", type=click.Path(), required=False)
-@click.option(
-    "--output", type=click.Path(), metavar="VOCAB", help="Directory to write the vocabulary to."
-)
-@click.option(
-    "--base",
-    type=click.Path(),
-    metavar="MODEL",
-    help="Learn nothing: take this model's vocabulary, for --add or --suggest.",
-    cls=GroupedOption,
-    group="Words of one's own",
-)
-@click.option(
-    "--add",
-    type=ContentOfFile(),
-    metavar="FILE",
-    help="Write the vocabulary of --base with the words in FILE, one a line.",
-    cls=GroupedOption,
-    group="Words of one's own",
-)
-@click.option(
-    "--suggest",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Print the N words of DOCUMENTS that the vocabulary of --base cuts into most pieces, as "
-    "often as they occur.",
-    cls=GroupedOption,
-    group="Words of one's own",
-)
+@click.argument("documents", type=click.Path())
+@path_option("--output", "VOCAB", "Directory to write the vocabulary to.")
 @click.option(
     "--compare",
     type=click.Path(),
@@ -96,37 +61,15 @@ def ingest(
 @click.pass_context
 def vocab(
     ctx: click.Context,
-    documents: str | None,
-    output: str | None,
-    base: str | None,
-    add: str | None,
-    suggest: int | None,
+    documents: str,
+    output: str,
     compare: tuple[str, ...],
     **values: object,
-) -> CommandSummary | None:
+) -> CommandSummary:
     """Learn a vocabulary from the words in DOCUMENTS; every run gives the same one.
 
     Options after -- go to Apache Beam.
     """
-    is_typed = click.core.ParameterSource.COMMANDLINE
-    typed = {name for name in ctx.params if ctx.get_parameter_source(name) is is_typed}
-    if base and documents and suggest and typed <= {"documents", "base", "suggest"}:
-        from ..pipeline.vocabulary.own_words import suggest_words
-
-        for word in suggest_words(documents, base, suggest):
-            click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
-        return None
-    if base and add is not None and output and typed <= {"base", "add", "output", "overwrite"}:
-        return _add_words(base, add, output, overwrite=bool(values["overwrite"]))
-    if base or add or suggest:
-        raise click.UsageError(
-            "Give --base MODEL with --add FILE --output VOCAB, or with DOCUMENTS and --suggest N, "
-            "and no other option."
-        )
-    if not documents:
-        raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'DOCUMENTS'")
-    if not output:
-        raise click.MissingParameter(ctx=ctx, param_type="option", param_hint="'--output'")
     from ..pipeline.vocabulary.files import read_vocabulary
     from ..pipeline.vocabulary.pipeline import (
         VocabularyStage,
@@ -149,31 +92,6 @@ def vocab(
         summary.rows.append(("compared with", other))
         summary.rows.extend(held_out_rows(measured))
     return summary
-
-
-def _add_words(base: str, words: str, output: str, *, overwrite: bool) -> CommandSummary:
-    from ..pipeline import storage
-    from ..pipeline.storage.directory import write_file
-    from ..pipeline.storage.state import MANIFEST
-    from ..pipeline.vocabulary.files import read_vocabulary, vocabulary_files
-    from ..pipeline.vocabulary.own_words import add_words
-
-    before = read_vocabulary(base)
-    after = add_words(before, [word for word in map(str.strip, words.split("\n")) if word])
-    if storage.exists(storage.join(output, MANIFEST)):
-        raise UserError(f"{output} is what its {MANIFEST} records: choose another `output`.")
-    if storage.file_sizes(output) and not overwrite:
-        raise UserError(f"{output} exists; give `overwrite` to replace its tokenizer.")
-    for name, content in vocabulary_files(after).items():
-        with write_file(storage.join(output, name)) as file:
-            file.write(content)
-    num_new = len(after) - len(before)
-    num_added = len(set(after.tokens) - set(before.tokens))
-    rows = [
-        ("tokens", f"{len(after):,}"),
-        ("added", f"{num_added:,}, {num_new:,} of them new rows"),
-    ]
-    return CommandSummary("vocab", output, rows)
 
 
 @click.command(cls=GroupedCommand)

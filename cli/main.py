@@ -32,11 +32,13 @@ from .results import results
 from .run import run
 from .show import show
 from .use_model import export, features, fill, predict
+from .words import words
 
 COMMANDS = (
     corpus,
     ingest,
     vocab,
+    words,
     build,
     audit,
     show,

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .. import storage
 from ..errors import UserError
 from ..manifests import DocumentsManifest
+from ..storage.directory import write_file
 from ..storage.shards import shard_paths
-from ..storage.state import read_manifest
+from ..storage.state import MANIFEST, read_manifest
 from .counts import sentences_of
-from .files import read_vocabulary
+from .files import read_vocabulary, vocabulary_files
 from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
 
@@ -57,6 +59,38 @@ def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
         else:
             tokens.append(word)
     return Vocabulary(tuple(tokens), base.normalization)
+
+
+class Added(NamedTuple):
+    """What words of one's own came to in a vocabulary."""
+
+    num_tokens: int
+    """All of the vocabulary's."""
+    num_words: int
+    """Words that were not tokens before."""
+    num_rows: int
+    """Words that are not in the places of [unused] tokens."""
+
+
+def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) -> Added:
+    """Write the vocabulary of `model` with the words in `lines` to a directory; raise `UserError`
+    if it has other files, unless `overwrite`, or if a stage wrote it.
+    """
+    base = read_vocabulary(model)
+    words = [line.strip() for line in lines.split("\n")]
+    vocabulary = add_words(base, [word for word in words if word])
+    if storage.exists(storage.join(output, MANIFEST)):
+        raise UserError(f"{output} is what its {MANIFEST} records: choose another `output`.")
+    if storage.file_sizes(output) and not overwrite:
+        raise UserError(f"{output} exists; give `overwrite` to replace its tokenizer.")
+    for name, content in vocabulary_files(vocabulary).items():
+        with write_file(storage.join(output, name)) as file:
+            file.write(content)
+    return Added(
+        num_tokens=len(vocabulary),
+        num_words=len(set(vocabulary.tokens) - set(base.tokens)),
+        num_rows=len(vocabulary) - len(base),
+    )
 
 
 def suggest_words(documents: str, vocab: str, num_words: int) -> list[CostlyWord]:

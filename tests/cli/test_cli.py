@@ -24,6 +24,7 @@ NAMES = (
     "corpus",
     "ingest",
     "vocab",
+    "words",
     "build",
     "audit",
     "show",

@@ -32,7 +32,7 @@ def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path,
 
     (tmp_path / "words.txt").write_text("Abate\n\nate\nabba\nabate\ntab\n")
     output = tmp_path / "vocab"
-    command = ["vocab", f"--base={base}", f"--add={tmp_path}/words.txt", f"--output={output}"]
+    command = ["words", base, f"--add={tmp_path}/words.txt", f"--output={output}"]
     main(command)
     after = read_vocabulary(str(output))
     assert after.tokens == (*SPECIAL_TOKENS, "abate", "abba", *PIECES[2:], "tab")
@@ -55,15 +55,15 @@ def test_words_take_unused_places_first_then_new_rows(base: str, tmp_path: Path,
     assert "is what its manifest.json records: choose another --output" in messages[2]
 
 
-def test_options_of_learning_are_refused_with_words_of_ones_own(base: str, tmp_path: Path):
-    (tmp_path / "words.txt").write_text("tab\n")
-    output = tmp_path / "vocab"
-    add = ["vocab", f"--base={base}", f"--add={tmp_path}/words.txt", f"--output={output}"]
-    suggest = ["vocab", str(tmp_path), f"--base={base}", "--suggest=1"]
-    for command in ([*add, "--dry-run"], [*add, "--suggest=1"], [*suggest, "--size=9"]):
-        with pytest.raises(click.UsageError, match="and no other option"):
-            commands.main(command, standalone_mode=False)
-    assert not output.exists()
+@pytest.mark.parametrize(
+    "typed", ["", "--add=W", "--output=V", "D --output=V", "D --add=W --output=V"]
+)
+def test_it_either_finds_or_adds_words(typed: str, base: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("W").write_text("tab\n")
+    with pytest.raises(click.UsageError, match="either DOCUMENTS, or --add FILE with --output"):
+        commands.main(["words", base, *typed.split()], standalone_mode=False)
+    assert not Path("V").exists()
 
 
 def test_what_is_not_a_word_is_named():
@@ -78,5 +78,5 @@ def test_the_costliest_words_come_first(base: str, tmp_path: Path, capsys):
     # 2 x (5 - 1) is more than 6 x (2 - 1), and "ate" is one piece.
     assert [tuple(word) for word in found] == [("abate", 2, 5), ("ab", 6, 2)]
     assert np.all([word.num_pieces > 1 for word in found])
-    main(["vocab", str(documents), f"--base={base}", "--suggest=1"])
-    assert capsys.readouterr().out.splitlines()[0] == "abate\t2\t5"
+    main(["words", base, str(documents), "-n", "1"])
+    assert capsys.readouterr().out == "abate\t2\t5\n"

@@ -1,0 +1,56 @@
+"""Define the command ``clozeworks words``."""
+
+import click
+
+from .options import ContentOfFile
+from .output import CommandSummary
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("documents", type=click.Path(), required=False)
+@click.option(
+    "-n",
+    "num_words",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Number of words to print.",
+)
+@click.option(
+    "--add",
+    type=ContentOfFile(),
+    metavar="FILE",
+    help="Write the vocabulary with the words in FILE, one a line.",
+)
+@click.option(
+    "--output", type=click.Path(), metavar="VOCAB", help="Directory to write the vocabulary to."
+)
+@click.option("--overwrite", is_flag=True, help="Replace the tokenizer in --output.")
+def words(
+    model: str,
+    documents: str | None,
+    num_words: int,
+    add: str | None,
+    output: str | None,
+    overwrite: bool,
+) -> CommandSummary | None:
+    """Print the words of DOCUMENTS that MODEL's vocabulary cuts into most pieces, or --add words.
+
+    Words are ranked by their pieces, as often as they occur; each is printed with its count and its
+    number of pieces. Nothing is learned: the tokens of MODEL keep their ids.
+    """
+    from ..pipeline.vocabulary.own_words import suggest_words, write_with_words
+
+    if documents and add is None and output is None:
+        for word in suggest_words(documents, model, num_words):
+            click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
+        return None
+    if documents or add is None or output is None:
+        raise click.UsageError("Give either DOCUMENTS, or --add FILE with --output VOCAB.")
+    added = write_with_words(model, add, output, overwrite=overwrite)
+    rows = [
+        ("tokens", f"{added.num_tokens:,}"),
+        ("added", f"{added.num_words:,}, {added.num_rows:,} of them new rows"),
+    ]
+    return CommandSummary("words", output, rows)
