@@ -1,10 +1,11 @@
 """Set up this process, which libraries leave to their caller: how threads compute and wait, the
-standard streams, Ctrl-C and SIGTERM, and its end.
+standard streams, data stages, Ctrl-C and SIGTERM, and its end.
 
 OpenMP and MKL read the environment once, when PyTorch loads them, so it is set before any import of
 it. What the user has set stays.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -62,6 +63,23 @@ def prepare_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
         elif isinstance(stream, TextIOWrapper) and name != "stdin":
             stream.reconfigure(errors="backslashreplace")
+
+
+def prepare_data_stage(verbose: bool) -> None:
+    """Set the environment, Arrow's memory and Beam's log for a data stage and its workers."""
+    import pyarrow as pa
+
+    from ..pipeline.execution.workers import ENVIRONMENT, skip_pandas
+
+    skip_pandas()
+    os.environ.update(ENVIRONMENT)  # for child processes, Beam's too
+    # The same for this process, which has imported Arrow and does the work with one worker.
+    pa.set_memory_pool(pa.system_memory_pool())
+    beam_log = logging.getLogger("apache_beam")
+    beam_log.setLevel(logging.INFO if verbose else logging.ERROR)
+    # A recipe runs several stages in this process; each line would come once per handler.
+    if verbose and not beam_log.handlers:
+        beam_log.addHandler(logging.StreamHandler())
 
 
 class Terminated(KeyboardInterrupt):

@@ -1,6 +1,5 @@
 """Show how far a data stage or a training is; keep what libraries print beside it in a log."""
 
-import logging
 import os
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..pipeline.errors import RunError
 from .output import PLAIN_EVERY_S, byte_size, duration, is_first_rank, settings, tell
+from .process import prepare_data_stage
 
 if TYPE_CHECKING:
     from ..pipeline.execution.runner import Progress, ShowProgress
@@ -26,19 +26,7 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     What libraries print to standard error, in this process and its workers, goes to a log file
     unless `verbose`. The log is kept, and named in the error, if the run breaks.
     """
-    import pyarrow as pa
-
-    from ..pipeline.execution.workers import ENVIRONMENT, skip_pandas
-
-    skip_pandas()
-    os.environ.update(ENVIRONMENT)  # for child processes, Beam's too
-    # The same for this process, which has imported Arrow and does the work with one worker.
-    pa.set_memory_pool(pa.system_memory_pool())
-    beam_log = logging.getLogger("apache_beam")
-    beam_log.setLevel(logging.INFO if verbose else logging.ERROR)
-    # A recipe runs several stages in this process; each line would come once per handler.
-    if verbose and not beam_log.handlers:
-        beam_log.addHandler(logging.StreamHandler())
+    prepare_data_stage(verbose)
     with _standard_error_to_log(verbose) as (terminal, log), _progress_line(terminal) as show:
 
         def show_stage(progress: "Progress") -> None:
