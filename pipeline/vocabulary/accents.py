@@ -20,15 +20,6 @@ from ..storage.shards import read_columns, shard_paths
 STRIPPED_LANGUAGES = frozenset({"en", "sco", "id", "ms", "sw", "so", "la", "tl"})
 """Languages written without accents, except in loans (café), names, and textbooks (Latin ā)."""
 
-MIN_TEXT_SHARE = 0.01
-"""Languages below this share of the text are ignored."""
-MIN_CHANGED_WORDS = 0.01
-"""Text in an unknown language is damaged if stripping changes this share of its words; in English
-it changes at most 0.5%.
-"""
-SAMPLE_CHARACTERS = 2_000_000
-"""Text in an unknown language to read, in whole documents."""
-
 
 def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifest) -> Accents:
     """Decide whether a vocabulary for these documents strips accents, by the options or else by the
@@ -54,7 +45,9 @@ def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifes
 
 
 def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
-    """Return the languages that count, with their share of the training text, largest first."""
+    """Return the languages of at least 1% of the training text, with their share of it, largest
+    first.
+    """
     characters: Counter[str] = Counter()
     for group in corpus.training_groups():
         characters[group.language] += group.characters
@@ -62,7 +55,7 @@ def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
     return {
         language: count / total
         for language, count in characters.most_common()
-        if count >= MIN_TEXT_SHARE * total
+        if count >= 0.01 * total
     }
 
 
@@ -76,7 +69,8 @@ def _damage(shares: dict[str, float], paths: Iterable[str]) -> str:
         # Rare or not, accents tell words of a named language apart.
         if language != UNKNOWN and not is_stripped:
             return _with_share(language, shares)
-    if UNKNOWN in shares and _changed_share(paths) >= MIN_CHANGED_WORDS:
+    # In English it changes at most 0.5% of the words.
+    if UNKNOWN in shares and _changed_share(paths) >= 0.01:
         return _with_share(UNKNOWN, shares)
     return ""
 
@@ -87,9 +81,11 @@ def _with_share(language: str, shares: dict[str, float]) -> str:
 
 
 def _changed_share(paths: Iterable[str]) -> float:
-    """Return the share of words that stripping changes in the first documents."""
+    """Return the share of words that stripping changes in text of an unknown language: in its first
+    documents, of two million characters.
+    """
     counts: Counter[str] = Counter()
-    missing = SAMPLE_CHARACTERS
+    missing = 2_000_000
     for path in paths:
         for rows in read_columns(path, "language", "sentences"):
             is_unknown = pa.array(rows["language"].to_numpy(zero_copy_only=False) == UNKNOWN)

@@ -10,8 +10,6 @@ from ..manifests import FertilityReport
 from .byte_level import ByteLevelTokenizer
 from .vocabulary import Vocabulary
 
-_NUM_EXAMPLES = 10
-
 
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport:
     """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's
@@ -46,6 +44,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     # Ties go to the tokens learned last: words say more than the single characters that come first.
     by_count = np.lexsort((-occurring, token_counts[occurring]))
     rarest = occurring[by_count]
+    num_examples = 10
     return FertilityReport(
         num_words=num_words,
         num_distinct_words=words.num_rows,
@@ -54,8 +53,8 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
         characters_per_token=num_characters / max(1, num_tokens),
         unknown_share=num_unknown / max(1, num_tokens),
         num_tokens_absent=len(ordinary) - len(occurring),
-        longest_tokens=[tokens[token_id] for token_id in longest[:_NUM_EXAMPLES]],
+        longest_tokens=[tokens[token_id] for token_id in longest[:num_examples]],
         rarest_tokens=[
-            (tokens[token_id], int(token_counts[token_id])) for token_id in rarest[:_NUM_EXAMPLES]
+            (tokens[token_id], int(token_counts[token_id])) for token_id in rarest[:num_examples]
         ],
     )

@@ -17,10 +17,6 @@ from .tokenizer_file import vocabulary_of_json
 from .vocabulary import SPECIAL_TOKENS, Vocabulary, template_of
 
 _ADVICE = "Only BERT's WordPiece is read from a vocab.txt; give a tokenizer.json."
-_TOLERATED_SHARE = 0.001
-"""A vocabulary's own normalisation may change this share of its tokens: hand-made lists have
-strays.
-"""
 
 
 class _TokenizerConfig(Struct):
@@ -228,7 +224,8 @@ def _normalization(tokens: Sequence[str], content: bytes, path: str) -> Normaliz
     def leaves_tokens_unchanged(**options: bool) -> bool:
         normalizer = BertNormalizer(clean_text=False, handle_chinese_chars=False, **options)
         num_changed = sum(normalizer.normalize_str(text) != text for text in texts)
-        return num_changed < _TOLERATED_SHARE * max(1, len(texts))
+        # Hand-made lists have strays: one in a thousand.
+        return num_changed < 0.001 * max(1, len(texts))
 
     lowercase = leaves_tokens_unchanged(lowercase=True, strip_accents=False)
     has_no_accents = lowercase and leaves_tokens_unchanged(lowercase=False, strip_accents=True)

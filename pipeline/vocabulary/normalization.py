@@ -70,10 +70,6 @@ _LANGUAGES = {
     **dict.fromkeys(("haw", "sm", "to", "ty"), "okina"),
     "uz": "uzbek",
 }
-_MIN_SHARE = {"cyrillic": 0.01}
-# No language cuts a word at an apostrophe between Cyrillic letters, so that a small share decides.
-# Between Latin letters English and French do: there it must be the language of most of the text.
-_MIN_SHARE_IN_LATIN = 0.5
 
 
 def rules_for(shares: Mapping[str, float]) -> tuple[str, ...]:
@@ -86,7 +82,11 @@ def rules_for(shares: Mapping[str, float]) -> tuple[str, ...]:
     rules = set()
     for language, share in shares.items():
         rule = _LANGUAGES.get(language) or _LANGUAGES.get(language.split("-")[0])
-        if rule and share >= _MIN_SHARE.get(rule, _MIN_SHARE_IN_LATIN):
+        # No language cuts a word at an apostrophe between Cyrillic letters, so that a small share
+        # decides. Between Latin letters English and French do: there it must be the language of
+        # most of the text.
+        min_share = 0.01 if rule == "cyrillic" else 0.5
+        if rule and share >= min_share:
             rules.add(rule)
     return tuple(sorted(rules))
 

@@ -42,10 +42,6 @@ from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
 from .wordpiece import learn_pieces
 
-MAX_BUCKETS = 256
-BUCKETS_PER_SHARD = 16
-"""A bucket of words must fit in memory, even if all words of a shard differ."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyStage(Stage):
@@ -72,13 +68,16 @@ class VocabularyStage(Stage):
         inputs = [{"stage": "ingest", "digest": corpus.digest}]
         num_train_shards = len(shard_paths(self.documents, corpus, "train"))
         # Each unit needs a bucket, and every bucket is a record batch in every unit's file.
-        num_units = min(num_train_shards, MAX_BUCKETS)
+        max_buckets = 256
+        num_units = min(num_train_shards, max_buckets)
+        # A bucket of words must fit in memory, even if all words of a shard differ.
+        num_buckets = min(16 * num_units, max_buckets)
         folder = absolute(self.documents)
         return Plan(
             head=manifest_head("vocab", config, inputs, "tokenizers"),
             setup=VocabularySetup(
                 num_units=num_units,
-                num_buckets=min(BUCKETS_PER_SHARD * num_units, MAX_BUCKETS),
+                num_buckets=num_buckets,
                 mixture=plan_mixture(corpus, config.weight, config.language_exponent),
                 accents=decide_accents(config, self.documents, corpus),
                 apostrophes=rules_for(shares_of_languages(corpus)),

@@ -40,30 +40,10 @@ SLICE_BYTES = 12 << 20
 """Bytes of text per slice; bounds the memory. Shards are read in slightly smaller batches."""
 MAX_CHUNKS = 300_000
 """Distinct chunks that are counted before their words are handed on; bounds the memory."""
-CACHE_BYTES = 64 << 20
-"""Memory for the chunks kept between calls; beyond it the cache is cleared."""
-CHUNKS_TOGETHER = 200_000
-"""Chunks that are looked up and cached at a time; few slices have more."""
-WORDS_PER_TEXT = 500
-CHARACTERS_PER_CALL = 200_000
-"""Text that ``tokenizers`` gets in a call: the objects that it returns take 100 bytes a token."""
 
 _NO_LETTER = "\n"  # never part of a normalised word
-# What NFC joins with the character before it, apart from combining characters: vowel signs and
-# parts of Korean syllables.
-_JOINERS = (
-    "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e\u1b35"
-    "\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
-    + "".join(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))
-)
-
-# Characters that are words of their own: all of ASCII's punctuation, and of the characters of
-# three UTF-8 bytes those that are frequent. Others stay inside a chunk, which is slower, not wrong.
 ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
-_ALL_BUT_APOSTROPHE = ((0x21, 0x26), (0x28, 0x2F), *ASCII_PUNCTUATION[1:])
-_WIDE_PUNCTUATION = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
 CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
-_WIDE_LEADS = (0xE2, 0xE9)  # range of the first UTF-8 byte of these wide characters
 
 
 class Splitter(Protocol):
@@ -103,19 +83,30 @@ class Speller(dict[int, str]):
         self._pre_tokenizer = tokenizer.pre_tokenizer
         self._lowercase = normalization.lowercase
         self._composes = normalization.composes
+        # Characters that are words of their own: all of ASCII's punctuation, and those characters
+        # of three UTF-8 bytes that are frequent. Others stay inside a chunk, which is slower, not
+        # wrong.
         self._isolated_ascii = ASCII_PUNCTUATION
-        # Of each code point of Unicode's first plane.
+        # One flag for each code point of Unicode's first plane.
         self._is_isolated = np.zeros(0x10000, bool)
-        for first, last in (*_WIDE_PUNCTUATION, CHINESE_CHARACTERS):
+        wide_punctuation = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
+        for first, last in (*wide_punctuation, CHINESE_CHARACTERS):
             self._is_isolated[first : last + 1] = True
         if normalization.apostrophes:
             # What they become depends on the letters around them.
             apostrophes = [ord(character) for character in WRITTEN_AS]
             self.update(dict.fromkeys(apostrophes, _NO_LETTER))
-            self._isolated_ascii = _ALL_BUT_APOSTROPHE
+            self._isolated_ascii = ((0x21, 0x26), (0x28, 0x2F), *ASCII_PUNCTUATION[1:])
             self._is_isolated[apostrophes] = False
         if normalization.composes:
-            self.update(dict.fromkeys(map(ord, _JOINERS), _NO_LETTER))
+            # What NFC joins with the character before it, apart from combining characters: vowel
+            # signs and parts of Korean syllables.
+            vowel_signs = (
+                "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e"
+                "\u1b35\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
+            )
+            joiners = [*map(ord, vowel_signs), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
+            self.update(dict.fromkeys(joiners, _NO_LETTER))
 
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
@@ -137,7 +128,8 @@ class Speller(dict[int, str]):
         np.logical_or(is_punctuation, text == ord(" "), out=before)
         after |= is_punctuation
         is_cut[starts] = True
-        wide = np.flatnonzero(is_between(text, *_WIDE_LEADS))
+        # U+2010 begins with the byte E2, U+9FFF with E9.
+        wide = np.flatnonzero(is_between(text, 0xE2, 0xE9))
         if len(wide):  # hardly ever in English
             # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
             high = text[wide].astype(np.int32) & 0x0F
@@ -199,13 +191,20 @@ class DictionaryTokenizer:
         self._clear_cache()
 
     def encode(
-        self, sentences: pa.Array, starts_text: np.ndarray | None = None
+        self,
+        sentences: pa.Array,
+        starts_text: np.ndarray | None = None,
+        *,
+        slice_bytes: int = SLICE_BYTES,
+        chunks_together: int = 200_000,
+        cache_bytes: int = 64 << 20,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of all `sentences`, end to end, int32, and the offset of each
         sentence and the end, int64. No [CLS] or [SEP] is added.
 
         `starts_text`, bool [num_sentences], are those that nothing comes before, by default none:
-        some vocabularies tell them apart.
+        some vocabularies tell them apart. `chunks_together` are looked up and cached at a time; few
+        slices have more. The cache is cleared when it takes more than `cache_bytes`.
         """
         if starts_text is None:
             starts_text = np.zeros(len(sentences), bool)
@@ -213,14 +212,15 @@ class DictionaryTokenizer:
         ids = [np.zeros(0, np.int32)]
         offsets = [np.zeros(1, np.int64)]
         num_ids = 0
-        for text, starts in _slices(sentences):
+        for text, starts in _slices(sentences, slice_bytes):
             stop = num_sentences + len(starts) - 1
             flags = starts_text[num_sentences:stop]
             num_sentences = stop
             text, starts, cuts = self._splitter.prepare(text, starts, flags)
             chunks, indices = _distinct_chunks(text, cuts, strip=self._splitter.strips_spaces)
+            ids_of_distinct = self._encode_chunks(chunks, chunks_together, cache_bytes)
             # The ids of the text, one list for each of its chunks.
-            chunk_ids = self._encode_chunks(chunks).take(indices)
+            chunk_ids = ids_of_distinct.take(indices)
             slice_ids = chunk_ids.values.to_numpy()
             # Each sentence ends at a cut, where the ids of the next chunk start.
             sentence_ends = np.searchsorted(cuts, starts[1:])
@@ -230,13 +230,15 @@ class DictionaryTokenizer:
             num_ids += len(slice_ids)
         return np.concatenate(ids), np.concatenate(offsets)
 
-    def _encode_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
+    def _encode_chunks(
+        self, chunks: pa.StringArray, chunks_together: int, cache_bytes: int
+    ) -> pa.ListArray:
         """Return the token ids of each of `chunks`, caching those not seen before."""
         batches = [pa.array([], pa.list_(pa.int32()))]
-        for first in range(0, len(chunks), CHUNKS_TOGETHER):
-            if self.cached_bytes > CACHE_BYTES:
+        for first in range(0, len(chunks), chunks_together):
+            if self.cached_bytes > cache_bytes:
                 self._clear_cache()
-            numbers = self._chunks.number(chunks.slice(first, CHUNKS_TOGETHER))
+            numbers = self._chunks.number(chunks.slice(first, chunks_together))
             new_chunks = self._chunks.strings[len(self._ids) :].to_pylist()
             if new_chunks:
                 self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(new_chunks)])
@@ -274,28 +276,32 @@ class DictionaryTokenizer:
 
     @property
     def cached_bytes(self) -> int:
-        """The memory that the cache takes; at most about `CACHE_BYTES`."""
+        """The memory that the cache takes."""
         return self._chunks.num_bytes + self._ids.nbytes
 
 
-def join_words(words: Sequence[str], separator: str) -> list[str]:
-    """Return texts of `WORDS_PER_TEXT` words: the objects that ``tokenizers`` creates for each text
+def join_words(words: Sequence[str], separator: str, *, words_per_text: int = 500) -> list[str]:
+    """Return texts of `words_per_text` words: the objects that ``tokenizers`` creates for each text
     cost more than the work itself.
     """
     texts = []
-    for first in range(0, len(words), WORDS_PER_TEXT):
-        texts.append(separator.join(words[first : first + WORDS_PER_TEXT]))
+    for first in range(0, len(words), words_per_text):
+        texts.append(separator.join(words[first : first + words_per_text]))
     return texts
 
 
-def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+def encode_texts(
+    tokenizer: Tokenizer, texts: Iterable[str], *, characters_per_call: int = 200_000
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids of all texts, end to end, int32, without special tokens; and the number
     of each text's, int64.
+
+    ``tokenizers`` gets `characters_per_call`: the objects that it returns take 100 bytes a token.
     """
     ids = [np.zeros(0, np.int32)]
     lengths: list[int] = []
     with panics_reported():
-        for batch in _batched(texts):
+        for batch in _batched(texts, characters_per_call):
             for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
                 token_ids = encoding.ids
                 ids.append(np.array(token_ids, np.int32))
@@ -303,14 +309,14 @@ def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> tuple[np.ndarray
     return np.concatenate(ids), np.array(lengths, np.int64)
 
 
-def _batched(texts: Iterable[str]) -> Iterator[list[str]]:
+def _batched(texts: Iterable[str], characters_per_batch: int) -> Iterator[list[str]]:
     # By characters, not by number: some texts are words and some are hundreds of them.
     batch: list[str] = []
     num_characters = 0
     for text in texts:
         batch.append(text)
         num_characters += len(text)
-        if num_characters > CHARACTERS_PER_CALL:
+        if num_characters > characters_per_batch:
             yield batch
             batch = []
             num_characters = 0
@@ -408,17 +414,19 @@ def _distinct_chunks(
     return distinct, encoded.indices
 
 
-def _slices(sentences: pa.Array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Cut sentences into slices of about `SLICE_BYTES` of text (uint8), with the offsets of their
+def _slices(
+    sentences: pa.Array, slice_bytes: int = SLICE_BYTES
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Cut sentences into slices of about `slice_bytes` of text (uint8), with the offsets of their
     sentences and the end.
     """
     text, starts = flat_text(sentences)
-    # A slice ends with the sentence that reaches the next multiple of SLICE_BYTES, here 6:
+    # A slice ends with the sentence that reaches the next multiple of `slice_bytes`, here 6:
     #
     #   starts             0      7   10     15  17
     #   multiples               6         12
     #   sentence_bounds    0      1          3   4       text 0:7, 7:15 and 15:17
-    multiples = np.arange(0, len(text), SLICE_BYTES)[1:]
+    multiples = np.arange(0, len(text), slice_bytes)[1:]
     # A sentence longer than a slice contains several of these, hence `unique`.
     inner_bounds = np.unique(np.searchsorted(starts, multiples))
     sentence_bounds = [0, *inner_bounds.tolist(), len(sentences)]

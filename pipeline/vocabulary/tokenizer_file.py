@@ -26,9 +26,6 @@ from .vocabulary import (
     Vocabulary,
 )
 
-TRIAL_S = 60
-MOST_TOKENS_A_CHARACTER = 32
-"""A character may become as many; U+FDFA becomes 18 letters by NFKC."""
 _TRIAL = """
 import os, resource, sys
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads take addresses too
@@ -151,23 +148,24 @@ def _parts(fields: Any) -> Iterator[dict[str, Any]]:
 
 
 @lru_cache(maxsize=8)
-def _try_out(content: bytes, path: str) -> None:
+def _try_out(content: bytes, path: str, code: str = _TRIAL) -> None:
     """Raise `UserError` if a ``tokenizer.json`` ends the process at the characters of its tokens,
-    as tokenizers does when the memory is full, takes more than `TRIAL_S` for them, or makes more
-    than `MOST_TOKENS_A_CHARACTER` of one.
+    as tokenizers does when the memory is full, takes more than a minute for them, or makes too many
+    tokens of one.
     """
     fault = ""
-    command = [sys.executable, "-P", "-c", _TRIAL]  # as for workers
+    command = [sys.executable, "-P", "-c", code]  # as for workers
+    time_s = 60
     try:
         done = subprocess.run(
-            command, input=content, capture_output=True, timeout=TRIAL_S, check=False
+            command, input=content, capture_output=True, timeout=time_s, check=False
         )
     except subprocess.TimeoutExpired:
-        fault = f"takes more than {TRIAL_S} s"
+        fault = f"takes more than {time_s} s"
     else:
         if done.returncode != 0 or not done.stdout.strip().isdigit():
             fault = "fails"
-        elif int(done.stdout) > MOST_TOKENS_A_CHARACTER:
+        elif int(done.stdout) > 32:  # U+FDFA becomes 18 letters by NFKC
             fault = f"makes {int(done.stdout):,} tokens of one character"
     if fault:
         raise UserError(f"{path} {fault} when it is tried on a short text; use another tokenizer.")

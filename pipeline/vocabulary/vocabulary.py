@@ -198,7 +198,7 @@ class Vocabulary:
         if token_id >= len(self):
             return ""
         token = self.tokens[token_id]
-        # Of spaces alone nothing would be left to see.
+        # A token of spaces alone would vanish.
         text = self.readable[token_id].replace(SHOWN_SPACE, " ").strip()
         return text or token.replace(SPACE, SHOWN_SPACE)
 

@@ -41,15 +41,6 @@ from ..ragged import flat_text
 from .byte_level import CHARACTERS
 from .normalization import MAX_WORD_CHARACTERS
 
-MAX_WORDS = 1_000_000
-"""Merges are learned from the most frequent words, at most this many: bounds the time and the
-memory (2 GB).
-"""
-MIN_ALPHABET = 1000
-"""By default at least this many characters are kept ..."""
-ALPHABET_COVERAGE = 0.9995
-"""... and more, if they cover less than this share of the text (SentencePiece's default)."""
-
 # What a position's symbol can be besides the index of a piece:
 GONE = -1  # no piece starts here any more
 _JUST_MERGED = -2
@@ -72,6 +63,7 @@ def learn_pieces(
     limit_alphabet: int | None = None,
     num_unused: int = 0,
     of_bytes: bool = False,
+    max_words: int = 1_000_000,
 ) -> tuple[list[str], list[tuple[str, str]], WordPieceReport]:
     """Return a vocabulary of `size` tokens in the order of their ids, its merges, and a report of
     what was left out.
@@ -81,9 +73,12 @@ def learn_pieces(
     GPT-2's order if `of_bytes`; and the merges as they were made. Merges end early, and the
     vocabulary is smaller, if no pair occurs `min_frequency` times. Raise `UserError` if `size` is
     too small for the alphabet.
+
+    Merges are learned from the `max_words` most frequent words: this bounds the time and the memory
+    (2 GB).
     """
     specials = special_tokens(num_unused)
-    frequent, frequent_counts, num_long = select_words(words, counts)
+    frequent, frequent_counts, num_long = select_words(words, counts, max_words)
     # Return what is free to the system before the two steps in which memory peaks.
     pa.default_memory_pool().release_unused()
     if of_bytes:
@@ -130,25 +125,25 @@ class _Spelled(NamedTuple):
 
 
 def select_words(
-    words: pa.Array | pa.ChunkedArray, counts: np.ndarray
+    words: pa.Array | pa.ChunkedArray, counts: np.ndarray, max_words: int
 ) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and the number of words that are too long."""
     is_selected = _num_characters(words) <= MAX_WORD_CHARACTERS
     num_fitting = int(np.count_nonzero(is_selected))
     num_long = len(words) - num_fitting
-    if num_fitting > MAX_WORDS:
+    if num_fitting > max_words:
         # Drop what is certainly too rare before copying and sorting the rest: partitioning finds
         # the count of the last word to select without sorting.
-        partitioned = np.partition(counts[is_selected], -MAX_WORDS)
-        lowest_count = partitioned[-MAX_WORDS]
+        partitioned = np.partition(counts[is_selected], -max_words)
+        lowest_count = partitioned[-max_words]
         is_selected &= counts >= lowest_count
     table = pa.table({"word": words, "count": counts})
     selected = table.filter(pa.array(is_selected))
-    if selected.num_rows > MAX_WORDS:
+    if selected.num_rows > max_words:
         # Several words share the lowest count: those that come first in byte order win.
         by_count = pc.SortOptions([("count", "descending"), ("word", "ascending")])
         order = pc.call_function("sort_indices", [selected], by_count)
-        selected = selected.take(order.slice(0, MAX_WORDS))
+        selected = selected.take(order.slice(0, max_words))
     selected_words = pa.concat_arrays(selected["word"].chunks)
     return selected_words, selected["count"].to_numpy(), num_long
 
@@ -217,8 +212,8 @@ def _choose_alphabet(
     char_counts: np.ndarray, limit_alphabet: int | None, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the code points of the alphabet, sorted, and those left out, most frequent first, from
-    the count of each, float64 [num_code_points]. By default as many as cover `ALPHABET_COVERAGE` of
-    the text, from `MIN_ALPHABET` to `most`.
+    the count of each, float64 [num_code_points]. By default as many as cover 99.95% of the text, as
+    in SentencePiece, from 1000 to `most`.
     """
     code_points = np.arange(len(char_counts))
     by_count = np.lexsort((code_points, -char_counts))
@@ -226,9 +221,9 @@ def _choose_alphabet(
     by_count = by_count[: np.count_nonzero(char_counts)]
     if limit_alphabet is None:
         covered = np.cumsum(char_counts[by_count])
-        wanted = ALPHABET_COVERAGE * char_counts.sum()
+        wanted = 0.9995 * char_counts.sum()
         num_covering = int(np.searchsorted(covered, wanted)) + 1
-        limit_alphabet = max(MIN_ALPHABET, min(num_covering, most))
+        limit_alphabet = max(1000, min(num_covering, most))
     return np.sort(by_count[:limit_alphabet]), by_count[limit_alphabet:]
 
 

@@ -15,6 +15,8 @@ from clozeworks.pipeline.vocabulary.tokenize import (
     DictionaryTokenizer,
     Speller,
     count_words,
+    encode_texts,
+    join_words,
     merge_counts,
 )
 from hypothesis import given, settings
@@ -158,18 +160,24 @@ def test_arrays_of_every_kind(array):
     assert got == expected_ids(array.to_pylist(), TOKENS, normalization)
 
 
-def test_small_slices_and_a_full_cache_change_nothing(monkeypatch):
-    monkeypatch.setattr(tokenize, "CHUNKS_TOGETHER", 7)
-    monkeypatch.setattr(tokenize, "CHARACTERS_PER_CALL", 1)
-    monkeypatch.setattr(tokenize, "WORDS_PER_TEXT", 3)
+def test_small_slices_and_a_full_cache_change_nothing():
     texts = [f"the {i} an{i % 7}, é{i % 5}. ab" for i in range(300)]
     normalization = Normalization(True, True)
     expected = expected_ids(texts, TOKENS, normalization)
-    monkeypatch.setattr(tokenize, "SLICE_BYTES", 100)
-    monkeypatch.setattr(tokenize, "CACHE_BYTES", 2000)
     tokenizer = DictionaryTokenizer(TOKENS, normalization)
-    assert split(*tokenizer.encode(pa.array(texts))) == expected
+    few = {"slice_bytes": 100, "chunks_together": 7, "cache_bytes": 2000}
+    assert split(*tokenizer.encode(pa.array(texts), **few)) == expected
     assert tokenizer.cached_bytes < 2000 + 7 * 100
+
+
+def test_short_texts_and_calls_give_the_ids_of_long_ones():
+    tokenizer = bert_tokenizer(TOKENS, Normalization(True, True))
+    words = [f"{'the an ab'[i % 3 * 3 :]}{i}" for i in range(20)]
+    whole, _ = encode_texts(tokenizer, [" ".join(words)])
+    texts = join_words(words, " ", words_per_text=3)
+    ids, lengths = encode_texts(tokenizer, texts, characters_per_call=1)
+    assert ids.tolist() == whole.tolist()
+    assert (len(texts), sum(lengths)) == (7, len(whole))
 
 
 def expected_counts(texts: list[str], normalization: Normalization) -> list[tuple[str, int]]:
@@ -237,4 +245,5 @@ def test_all_that_unicode_joins_with_the_character_before_is_known():
             if unicodedata.normalize("NFC", pair) == chr(code):
                 joined.add(pair[1])
     joined |= {unicodedata.normalize("NFD", "각")[1], unicodedata.normalize("NFD", "각")[2]}
-    assert {mark for mark in joined if not unicodedata.combining(mark)} <= set(tokenize._JOINERS)
+    told_apart = set(map(chr, Speller(Normalization(True, False, composes=True))))
+    assert {mark for mark in joined if not unicodedata.combining(mark)} <= told_apart
