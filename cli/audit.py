@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from ..pipeline.auditing.verdict import Audit
 
 NUM_EXAMPLES = 6
-MARKS = {
-    "ok": ("ok", "green"),
-    "bad": ("BAD", "bold red"),
-    "warn": ("warning", "yellow"),
-    "unjudged": ("not judged", "yellow"),
-    "info": ("", ""),
-}
-"""The text and style of each verdict."""
 
 
 @click.command()
@@ -110,9 +102,17 @@ def audit(
     elif not settings.is_quiet:
         from rich.text import Text
 
+        marks = {
+            "ok": ("ok", "green"),
+            "bad": ("BAD", "bold red"),
+            "warn": ("warning", "yellow"),
+            "unjudged": ("not judged", "yellow"),
+            "info": ("", ""),
+        }
         checks = []
         for check in measured.checks:
-            mark = Text(*MARKS[check.verdict])
+            text, style = marks[check.verdict]
+            mark = Text(text, style)
             checks.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
         print_table(["check", "measured", "expected", ""], checks)
     if report:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
         VocabularyManifest,
     )
 
-NUM_CHARACTERS = 20
-"""Characters left out of a vocabulary that are shown."""
 COUNTED = {
     "files_of_unknown_format": (
         "file",
@@ -64,8 +62,6 @@ COUNTED = {
     "repeated_ids": ("repeated id", "removed {}; for example {first}"),
 }
 """What is counted, and the warning of it, by counter."""
-MOST_IN_HEADINGS = 0.03
-"""The share of all words that headings may be, before they are warned about."""
 
 Rows = list[tuple[str, str]]
 
@@ -143,7 +139,7 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
     }
     rows += _count_rows(left_out)
     if characters := learned.alphabet_left_out:
-        shown = " ".join(characters[:NUM_CHARACTERS])
+        shown = " ".join(characters[:20])  # fit in a line
         rows.append(("characters left out", f"{len(characters):,}: {shown}"))
     rows.append(("on held-out documents", f"{report.validation.num_words:,} words"))
     rows += held_out_rows(report.validation)
@@ -217,7 +213,7 @@ def _warn_about_documents(where: str, manifest: "DocumentsManifest") -> None:
         first = examples["books_with_many_headings"][0]
         advice = "look at its document: its lines may be wrapped in an unknown way"
         warn(f"{books} lost over 3% of the words as headings, for example {first}; {advice}")
-    elif share > MOST_IN_HEADINGS and counts.get("headings_left_out"):
+    elif share > 0.03 and counts.get("headings_left_out"):
         advice = "notes and forms are kept whole with --keep-lines"
         warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
 

@@ -12,8 +12,6 @@ from .options import device_option
 from .output import CommandSummary, figure
 from .progress import training_progress
 
-UNIGRAM = ("mlm_loss", "mlm_accuracy", "perplexity")
-
 
 @click.command()
 @click.argument("model", type=click.Path(), metavar="RUN")
@@ -81,6 +79,7 @@ def _are_pairs(data: str) -> bool:
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
+    of_tokens = ("mlm_loss", "mlm_accuracy", "perplexity")
     rows = []
     for name, value in measured.items():
         if name.startswith(BASELINE) or name.endswith(("_low", "_high")):
@@ -92,7 +91,7 @@ def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
         if f"{name}_low" in measured:
             shown += f", {figure(measured[f'{name}_low'])} to {figure(measured[f'{name}_high'])}"
         if f"{BASELINE}{name}" in measured:
-            by = "token frequencies" if name in UNIGRAM else "a constant answer"
+            by = "token frequencies" if name in of_tokens else "a constant answer"
             shown += f" ({figure(measured[f'{BASELINE}{name}'])} by {by})"
         rows.append((in_words(name), shown))
     return rows

@@ -19,10 +19,6 @@ from .output import CommandSummary, figure, is_detail
 from .process import StopOnSignal
 from .progress import training_progress
 
-CLASS_METRICS = ("precision", "recall", "f1")
-MAX_CLASSES = 20
-"""Of more, those with the most mistakes are shown."""
-
 
 def _known(ctx: click.Context, param: click.Parameter, task: str) -> str:
     # As it is parsed: without a task, click would say that DATA is missing.
@@ -106,16 +102,20 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
 
 
 def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a row for each class, and for what it is most often taken."""
+    """Return a row for each class, and for what it is most often taken: for at most 20 classes,
+    those with the most mistakes.
+    """
     classes = report["classes"]
     shown_classes = list(classes)
-    if len(classes) > MAX_CLASSES:
+    max_classes = 20
+    if len(classes) > max_classes:
         missed = {name: its["count"] * (1 - its["recall"]) for name, its in classes.items()}
-        shown_classes = sorted(classes, key=lambda name: -missed[name])[:MAX_CLASSES]
+        shown_classes = sorted(classes, key=lambda name: -missed[name])[:max_classes]
     rows = []
     for name in shown_classes:
         figures = classes[name]
-        shown = ", ".join(f"{metric} {figure(figures[metric])}" for metric in CLASS_METRICS)
+        metrics = ("precision", "recall", "f1")
+        shown = ", ".join(f"{metric} {figure(figures[metric])}" for metric in metrics)
         text = f"{shown}, of {figures['count']:,}"
         if report["confusion"]:
             row = report["confusion"][list(classes).index(name)]

@@ -56,9 +56,6 @@ settings.commands = COMMANDS
 DATA_STAGES = ("corpus", "ingest", "vocab", "build")
 """The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
 
-RESUMED = frozenset((*DATA_STAGES, "pretrain", "finetune", "features", "run"))
-"""The commands whose rerun resumes what was interrupted."""
-
 RANKS_WAIT_S = 5.0
 """Longer than torchrun takes to end the other ranks once the first has failed."""
 
@@ -180,7 +177,8 @@ def main(args: Sequence[str] | None = None) -> None:
         exit_code = 143 if isinstance(interrupt, Terminated) else 130  # 128 + the signal's number
         typed = sys.argv if args is None else args
         message = "Interrupted"
-        if next((name for name in typed if name in commands.commands), None) in RESUMED:
+        resumed = {*DATA_STAGES, "pretrain", "finetune", "features", "run"}
+        if next((name for name in typed if name in commands.commands), None) in resumed:
             # With it, the rerun would start over.
             without = " without --overwrite" if "--overwrite" in typed else ""
             message += f"; rerun the same command{without} to resume"

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Level = Literal["progress", "notice", "warning", "error"]
-PREFIXES = {"warning": "Warning: ", "error": "Error: "}
-PLAIN_EVERY_S = 60.0
-"""Between two lines of progress, without a terminal."""
-LEAST_WIDTH = 80
-"""Columns of a table."""
 ALREADY_FINISHED = "already finished, nothing to do"
 
 
@@ -45,7 +40,7 @@ settings = _Settings()
 # In s3://KEY:SECRET@bucket; a secret key may contain a slash.
 _SECRET = re.compile(r"://[^\s@]*:[^\s@]*@")
 
-# Of control characters but tabs and line breaks.
+# What is shown for each control character but tabs and line breaks.
 PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 PICTURES |= {0x7F: "␡", **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}")}
 
@@ -55,7 +50,8 @@ def tell(level: Level, message: str, file: TextIO | None = None, **figures: obje
     (seconds since 1970), ``level``, ``message`` and `figures`.
     """
     message = _SECRET.sub("://***@", message)
-    line = PREFIXES.get(level, "") + message
+    prefixes = {"warning": "Warning: ", "error": "Error: "}
+    line = prefixes.get(level, "") + message
     if settings.as_json:
         event = {"time": round(time.time(), 3), "level": level, "message": message, **figures}
         line = json.dumps(event)
@@ -90,7 +86,7 @@ def make_console(**settings: Any) -> "Console":
 
     console = _SafeConsole(markup=False, emoji=False, **settings)
     # In fewer columns (some set COLUMNS=0) rich leaves out the ends of cells, or all of them.
-    console.width = max(console.width, LEAST_WIDTH)
+    console.width = max(console.width, 80)
     return console
 
 
@@ -140,7 +136,7 @@ class CommandSummary:
     where: str
     rows: list[tuple[str, str]]
     exit_code: int = 0
-    """Of the process, once the stages of a recipe that follow are done too."""
+    """The process ends with it, once the stages of a recipe that follow are done too."""
 
 
 def is_first_rank() -> bool:

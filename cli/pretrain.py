@@ -15,15 +15,6 @@ from .progress import training_progress
 if TYPE_CHECKING:
     from ..model.pretraining.setup import Also, Summary
 
-MOST_FORGOTTEN = 1.1
-"""Times the loss on `also` before."""
-LEARNED_NSP = 0.55
-"""Below this accuracy a newcomer needs to know that chance is 0.5."""
-AT_CHANCE = (
-    "NSP is at chance (0.5), as usual in a short run: "
-    "it takes far more text to learn than masked words"
-)
-HOLD_OUT_MORE = "ingest more documents, or with a larger --validation-share"
 MEASURED = {
     "mlm_loss": "masked-LM loss, held out",
     "mlm_accuracy": "masked-LM accuracy, held out",
@@ -76,8 +67,8 @@ def pretrain(
     if summary["status"] == "interrupted":
         raise click.Abort from stop.interrupt()  # `main` says how to resume
     too_little = too_little_to_judge(summary["validation_rows"])
-    # Of masked tokens alone: next sentences stay at chance for long, and their loss then rises or
-    # falls by chance.
+    # Only masked tokens are judged: next sentences stay at chance for long, and their loss then
+    # rises or falls by chance.
     before = summary["initial"]["mlm_loss"]
     after = summary["final"]["mlm_loss"]
     has_risen = after > before and not too_little
@@ -85,7 +76,7 @@ def pretrain(
         rose = f"the held-out masked-LM loss rose from {before:.3f} to {after:.3f}"
         warn(f"{rose}; lower --learning-rate or train longer")
     also = summary.get("also")
-    if also and also["final"]["mlm_loss"] > MOST_FORGOTTEN * also["initial"]["mlm_loss"]:
+    if also and also["final"]["mlm_loss"] > 1.1 * also["initial"]["mlm_loss"]:
         warn(
             f"the masked-LM loss on {also['path']} rose by more than a tenth: the model forgets; "
             "lower --learning-rate, or build the instances with some of that text"
@@ -147,11 +138,14 @@ def _rows(summary: "Summary", too_little: str) -> list[tuple[str, str]]:
     if "also" in summary:
         rows += _also_rows(summary, summary["also"])
     if too_little:
-        rows.append(("", f"{too_little}; {HOLD_OUT_MORE}"))
+        advice = "ingest more documents, or with a larger --validation-share"
+        rows.append(("", f"{too_little}; {advice}"))
         return rows
-    # Instances without a segment B are not measured by it, and need no remark.
-    if after.get("nsp_accuracy", 1.0) < LEARNED_NSP:
-        rows.append(("", AT_CHANCE))
+    # Close to it a newcomer needs to know that chance is 0.5. Instances without a segment B are not
+    # measured by it, and need no remark.
+    if after.get("nsp_accuracy", 1.0) < 0.55:
+        at_chance = "NSP is at chance (0.5), as usual in a short run"
+        rows.append(("", f"{at_chance}: it takes far more text to learn than masked words"))
     return rows
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..pipeline.errors import RunError
-from .output import PLAIN_EVERY_S, byte_size, duration, is_first_rank, settings, tell
+from .output import byte_size, duration, is_first_rank, settings, tell
 from .process import prepare_data_stage
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _progress_line(file: TextIO) -> Iterator[_Show]:
     """Yield a function that shows a part of the work, how much of it is done, and the time left.
 
     On a terminal this is one live line, elsewhere (``nohup``, CI) and as JSON a line every
-    `PLAIN_EVERY_S`, so short work prints nothing.
+    minute, so short work prints nothing.
     """
     # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console
@@ -159,7 +159,7 @@ def _progress_line(file: TextIO) -> Iterator[_Show]:
             if status:
                 # `Text`, in which brackets are not rich's markup.
                 status.update(Text(line))
-            elif now - last_line_s >= PLAIN_EVERY_S:
+            elif now - last_line_s >= 60:
                 last_line_s = now
                 tell("progress", line, file, **figures)
 

@@ -15,10 +15,6 @@ from .output import is_detail, print_table
 if TYPE_CHECKING:
     from ..model.finetuning.results import ResultLine
 
-NUMBERS = ("runs", "rate", "seeds", "median", "last", "best", "spread", "degen.")
-PIPED_WIDTH = 10_000
-"""In a file or a pipe a row is a line, however long."""
-
 
 @click.command()
 @click.argument("directory", type=click.Path(), metavar="DIR")
@@ -80,6 +76,8 @@ def _print_table(lines: "list[ResultLine]") -> None:
             Path(line.checkpoint).name if is_first else "",
         )
         rows.append(row)
-    headings = ("task", "metric", *NUMBERS, "directory", "checkpoint")
-    width = None if sys.stdout.isatty() else PIPED_WIDTH
-    print_table(headings, rows, NUMBERS, width)
+    numbers = ("runs", "rate", "seeds", "median", "last", "best", "spread", "degen.")
+    headings = ("task", "metric", *numbers, "directory", "checkpoint")
+    # In a file or a pipe a row is a line, however long.
+    width = None if sys.stdout.isatty() else 10_000
+    print_table(headings, rows, numbers, width)

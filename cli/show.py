@@ -13,18 +13,6 @@ if TYPE_CHECKING:
     from ..pipeline.auditing.decode import Shards, Token
     from ..pipeline.manifests import DocumentsManifest, InstancesManifest
 
-MAX_SENTENCES = 20
-"""Sentences of a document that are shown."""
-
-STYLES = {
-    "special": "dim",
-    "a": "",
-    "b": "cyan",
-    "mask": "bold yellow",
-    "random": "bold red",
-    "kept": "bold green",
-}
-
 
 @click.command()
 @click.argument("directory", type=click.Path())
@@ -88,13 +76,21 @@ def show(
             if grep:
                 sentences = [each for each in sentences if grep.lower() in each.lower()]
             console.print(Text(printable(heading), "bold"))
-            for sentence in sentences[:MAX_SENTENCES]:
+            for sentence in sentences[:20]:  # about a screen
                 line = Text(printable(f"  {sentence}"))
                 if grep:
                     line.highlight_words([grep], "bold yellow", case_sensitive=False)
                 console.print(line)
             console.print()
         return
+    styles = {
+        "special": "dim",
+        "a": "",
+        "b": "cyan",
+        "mask": "bold yellow",
+        "random": "bold red",
+        "kept": "bold green",
+    }
     labels = label_names(manifest.config.pairing)
     vocabulary = read_vocabulary(directory)
     for instance in islice(read_instances(chosen, vocabulary, asked), num_rows):
@@ -102,7 +98,7 @@ def show(
         documents = f"documents {instance.document_a} and {instance.document_b}"
         tokens = instance.tokens
         heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
-        words = [Text(printable(_marked(token)), STYLES[token.role]) for token in tokens]
+        words = [Text(printable(_marked(token)), styles[token.role]) for token in tokens]
         console.print(Text(printable(heading), "bold"))
         console.print(Text(" ").join(words))
         console.print()
