@@ -100,21 +100,7 @@ def audit(
     if as_json:
         click.echo(json.dumps({directory: measured.to_json()}, indent=1))
     elif not settings.is_quiet:
-        from rich.text import Text
-
-        marks = {
-            "ok": ("ok", "green"),
-            "bad": ("BAD", "bold red"),
-            "warn": ("warning", "yellow"),
-            "unjudged": ("not judged", "yellow"),
-            "info": ("", ""),
-        }
-        checks = []
-        for check in measured.checks:
-            text, style = marks[check.verdict]
-            mark = Text(text, style)
-            checks.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
-        print_table(["check", "measured", "expected", ""], checks)
+        _print_checks(measured)
     if report:
         _write_report(report, directory, measured)
     sentence = with_flags(measured.sentence)
@@ -129,6 +115,24 @@ def audit(
         tell("notice", sentence)
         ctx.exit(1)
     return None if as_json else summary  # a summary would follow the JSON
+
+
+def _print_checks(measured: "Audit") -> None:
+    from rich.text import Text
+
+    marks = {
+        "ok": ("ok", "green"),
+        "bad": ("BAD", "bold red"),
+        "warn": ("warning", "yellow"),
+        "unjudged": ("not judged", "yellow"),
+        "info": ("", ""),
+    }
+    checks = []
+    for check in measured.checks:
+        text, style = marks[check.verdict]
+        mark = Text(text, style)
+        checks.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
+    print_table(["check", "measured", "expected", ""], checks)
 
 
 def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> CommandSummary | None:

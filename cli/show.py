@@ -10,6 +10,8 @@ from ..pipeline.errors import UserError
 from .output import make_console, printable, warn
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ..pipeline.auditing.decode import Shards, Token
     from ..pipeline.manifests import DocumentsManifest, InstancesManifest
 
@@ -83,14 +85,6 @@ def show(
                 console.print(line)
             console.print()
         return
-    styles = {
-        "special": "dim",
-        "a": "",
-        "b": "cyan",
-        "mask": "bold yellow",
-        "random": "bold red",
-        "kept": "bold green",
-    }
     labels = label_names(manifest.config.pairing)
     vocabulary = read_vocabulary(directory)
     for instance in islice(read_instances(chosen, vocabulary, asked), num_rows):
@@ -98,7 +92,7 @@ def show(
         documents = f"documents {instance.document_a} and {instance.document_b}"
         tokens = instance.tokens
         heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
-        words = [Text(printable(_marked(token)), styles[token.role]) for token in tokens]
+        words = [_styled(token) for token in tokens]
         console.print(Text(printable(heading), "bold"))
         console.print(Text(" ").join(words))
         console.print()
@@ -160,6 +154,20 @@ def _find(
     if not chosen:
         raise UserError(f"Nothing like this is in {directory}.")
     return chosen, asked
+
+
+def _styled(token: "Token") -> "Text":
+    from rich.text import Text
+
+    styles = {
+        "special": "dim",
+        "a": "",
+        "b": "cyan",
+        "mask": "bold yellow",
+        "random": "bold red",
+        "kept": "bold green",
+    }
+    return Text(printable(_marked(token)), styles[token.role])
 
 
 def _marked(token: "Token") -> str:

@@ -169,14 +169,17 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         self._clear_cache()
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
-        # A space, and then no further white space of any kind.
-        is_spaced = [chunk[:1] == " " and chunk.split() == [chunk[1:]] for chunk in chunks]
-        # Words first, then the others.
-        order = np.argsort(np.logical_not(is_spaced), kind="stable")
-        ordered = [chunks[index] for index in order.tolist()]
-        num_words = sum(is_spaced)
-        words = ordered[:num_words]
-        others = ordered[num_words:]
+        words: list[str] = []
+        others: list[str] = []
+        is_other: list[bool] = []
+        for chunk in chunks:
+            # A space, and then no further white space of any kind.
+            is_word = chunk[:1] == " " and chunk.split() == [chunk[1:]]
+            is_other.append(not is_word)
+            if is_word:
+                words.append(chunk)
+            else:
+                others.append(chunk)
 
         # Far faster than each alone: many words are one text, in which each begins where a token
         # begins with a space.
@@ -189,11 +192,15 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         assert len(starts) == len(words), "each word begins with a token with a space"
         lengths_of_words = np.diff(starts, append=len(ids_of_words))
         ids_of_others, lengths_of_others = encode_texts(self._model, others)
-        offsets = offsets_of(np.append(lengths_of_words, lengths_of_others))
+
+        lengths = np.append(lengths_of_words, lengths_of_others)
+        offsets = pa.array(offsets_of(lengths), pa.int32())
         ids = np.append(ids_of_words, ids_of_others)
-        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
+        words_first = pa.ListArray.from_arrays(offsets, pa.array(ids))
         # Back to the order of `chunks`.
-        return lists.take(pa.array(np.argsort(order)))
+        order = np.argsort(is_other, kind="stable")
+        places = np.argsort(order)
+        return words_first.take(pa.array(places))
 
 
 # White space beyond ASCII, U+0085 to U+3000: the bytes of each in UTF-8 as one number.

@@ -247,25 +247,28 @@ class DictionaryTokenizer:
 
     def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
         """Return the token ids of each chunk."""
-        spellings = list(map(self._splitter.spell, chunks))
-        # Tokenise all words as one sequence, then cut its ids into words, and these into spellings:
+        # Tokenise all words as one sequence, then cut its ids into words, and these into chunks:
         #
-        #   spellings      "in"   "mother in law"        ""
+        #   chunks         "In"   "mother\xa0in\xa0law"    "\xa0"
         #   words          in     mother     in   law
         #   ids            in     mo ##ther  in   law
         #   word_starts    0      1          3    4      5     where no "##" is, and the end
         #   num_words      1      3                      0
-        #   first_words    0      1                      4  4  of each spelling, and the end
+        #   first_words    0      1                      4  4  of each chunk, and the end
         #   offsets        0      1                      5  5  word_starts[first_words]
-        words = [word for word in " ".join(spellings).split(" ") if word]
+        words: list[str] = []
+        num_words: list[int] = []
+        for chunk in chunks:
+            words_of_chunk = self._splitter.words(chunk)
+            words += words_of_chunk
+            num_words.append(len(words_of_chunk))
         ids, _ = encode_texts(self._wordpiece, join_words(words, " "))
 
         # "##" tells reliably that a word continues: BERT splits at "#", as at all punctuation, so
         # no word of the text can begin with it.
         is_word_start = ~self._continues[ids]
-        word_starts = np.append(np.flatnonzero(is_word_start), len(ids))
-
-        num_words = [spelling.count(" ") + 1 if spelling else 0 for spelling in spellings]
+        word_starts = np.flatnonzero(is_word_start)
+        word_starts = np.append(word_starts, len(ids))
         first_words = offsets_of(num_words)
         offsets = pa.array(word_starts[first_words], pa.int32())
         return pa.ListArray.from_arrays(offsets, pa.array(ids))
@@ -404,8 +407,9 @@ def _distinct_chunks(
     """
     # Text and cuts have the layout of an Arrow array's buffers already, so the text is not copied.
     # Binary, not string: Arrow then need not check 12 MB of UTF-8.
-    buffers = [None, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(text)]
-    chunks = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, buffers)
+    offsets = pa.py_buffer(cuts.astype(np.int32))
+    num_chunks = len(cuts) - 1
+    chunks = pa.Array.from_buffers(pa.binary(), num_chunks, [None, offsets, pa.py_buffer(text)])
     encoded = chunks.dictionary_encode()
     distinct = encoded.dictionary.cast(pa.string())
     if strip:

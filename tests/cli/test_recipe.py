@@ -87,7 +87,7 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
         ),
         (
             'command = "run"\narguments = ["r.toml"]',
-            "stage 2 (run): there is no command 'run'; choose from corpus, ingest, vocab, words, build",
+            "stage 2 (run): there is no command 'run'; choose from corpus, ingest, vocab",
         ),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
