@@ -165,8 +165,8 @@ def test_small_slices_and_a_full_cache_change_nothing():
     normalization = Normalization(True, True)
     expected = expected_ids(texts, TOKENS, normalization)
     tokenizer = DictionaryTokenizer(TOKENS, normalization)
-    few = {"slice_bytes": 100, "chunks_together": 7, "cache_bytes": 2000}
-    assert split(*tokenizer.encode(pa.array(texts), **few)) == expected
+    got = tokenizer.encode(pa.array(texts), slice_bytes=100, chunks_together=7, cache_bytes=2000)
+    assert split(*got) == expected
     assert tokenizer.cached_bytes < 2000 + 7 * 100
 
 
