@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
 from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, KeyRange, plan_keys
+from .phase_tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 from .scatter import Scatter
-from .tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 
 DUPLICATE = "duplicate_texts"
 NEAR_DUPLICATE = "near_duplicates"

@@ -25,9 +25,9 @@ from ..schemas import DOCUMENTS
 from ..storage.shards import write_parquet
 from .duplicates import DUPLICATE, Deduplicate
 from .layout import check_shard_size
+from .phase_tables import LEFT_OUT, SCATTERED
 from .scatter import Scatter
 from .shard_plan import ShardRun, plan_shards
-from .tables import LEFT_OUT, SCATTERED
 
 ROW_GROUP_DOCUMENTS = 4096
 _ORDER = [("hash", "ascending"), ("doc_id", "ascending"), ("row", "ascending")]

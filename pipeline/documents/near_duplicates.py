@@ -22,8 +22,8 @@ from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
 from .layout import KeyRange, plan_keys
 from .minhash import NUM_HASHES, choose_bands, estimate_similarity
+from .phase_tables import BANDS, CANDIDATES, NEAR_DUPLICATES, SKETCHES
 from .scatter import Scatter
-from .tables import BANDS, CANDIDATES, NEAR_DUPLICATES, SKETCHES
 
 PAIRS_AT_ONCE = 20_000
 """Pairs whose signatures are in memory at a time."""

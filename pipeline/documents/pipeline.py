@@ -6,8 +6,8 @@
 - **deduplicate** takes a range of the texts' hashes and decides which documents stay;
 - **gather** takes a range of the documents' hashes from all scattered files and writes its shards.
 
-Text passes from phase to phase in temporary tables alone (`tables` has a drawing of them), so
-memory is bounded by a shard.
+Text passes from phase to phase in temporary tables alone (`phase_tables` draws them), so memory is
+bounded by a shard.
 """
 
 from collections import Counter
@@ -36,8 +36,7 @@ from .duplicates import NEAR_DUPLICATE, Deduplicate
 from .gather import Gather
 from .layout import IngestSetup, choose_layout
 from .near_duplicates import FindCandidates, FindClusters
-from .scatter import Scatter, check_languages
-from .tables import (
+from .phase_tables import (
     BANDS,
     CANDIDATES,
     KEYS,
@@ -46,6 +45,7 @@ from .tables import (
     SCATTERED,
     SKETCHES,
 )
+from .scatter import Scatter, check_languages
 
 COMPRESSION = 4
 """Times that text is shorter when compressed."""

@@ -31,7 +31,7 @@ from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
 from .layout import check_shard_size
 from .minhash import NUM_HASHES, choose_bands, hash_bands, hash_shingles, shorten, sign
-from .tables import BANDS, KEYS, SCATTERED, SKETCHES
+from .phase_tables import BANDS, KEYS, SCATTERED, SKETCHES
 
 OTHER_LANGUAGES = "documents_in_other_languages"
 """The name of the counter of the documents left out."""

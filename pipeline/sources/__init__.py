@@ -2,6 +2,6 @@
 
 `formats` finds the files, knows the reader of each format, and cuts files into ranges; a reader
 turns a range into raw documents: `wikipedia` reads dumps, `books` plain text, `text_tables` and
-`tables` rows, which `rows` turns into documents, and `hub` opens data sets. `streams` has what they
-share: ranges, raw documents, decompressed streams, damage, bombs, lines.
+`parquet` rows, which `row_documents` turns into documents, and `hub` opens data sets. `streams` has
+what they share: ranges, raw documents, decompressed streams, damage, bombs, lines.
 """

@@ -398,11 +398,11 @@ def functions_of(file_format: str) -> FormatFunctions:
 
             return FormatFunctions(plan_delimited, read_delimited)
         case "parquet":
-            from .tables import plan_table, read_table
+            from .parquet import plan_table, read_table
 
             return FormatFunctions(plan_table, read_table)
         case "hf":
-            from .tables import plan_data_set, read_data_set
+            from .parquet import plan_data_set, read_data_set
 
             return FormatFunctions(plan_data_set, read_data_set)
         case _:

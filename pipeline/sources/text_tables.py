@@ -28,7 +28,7 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from ..parsing import csv_delimiter
-from .rows import Columns, Table, no_column, row_documents
+from .row_documents import Columns, Table, no_column, row_documents
 from .streams import (
     ARTICLE_HEAD,
     BOM,

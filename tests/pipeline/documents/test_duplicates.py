@@ -6,8 +6,8 @@ import pyarrow as pa
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.documents.duplicates import decide
 from clozeworks.pipeline.documents.gather import choose_rows
+from clozeworks.pipeline.documents.phase_tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 from clozeworks.pipeline.documents.scatter import hash_text
-from clozeworks.pipeline.documents.tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 from hypothesis import given
 from hypothesis import strategies as st
 

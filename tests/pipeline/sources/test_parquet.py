@@ -9,7 +9,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources import tables
+from clozeworks.pipeline.sources import parquet
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.streams import RawDocument
 
@@ -88,7 +88,7 @@ def test_rows_are_joined_up_to_another_id_or_a_blank_one(
     path = written(tmp_path, columns)
     lines = [f"{row_id},{text}" if text else "" for row_id, text in rows]
     csv = "\n".join(["id,text", *lines]).encode()
-    monkeypatch.setattr("clozeworks.pipeline.sources.rows.LONGEST_JOINED", 9)
+    monkeypatch.setattr("clozeworks.pipeline.sources.row_documents.LONGEST_JOINED", 9)
     config = IngestConfig(documents="sentence")
     for documents in (
         read(path, Counters(), documents="sentence"),
@@ -137,7 +137,7 @@ def test_ranges_cover_every_row_group_once(tmp_path: Path, monkeypatch: pytest.M
     path = written(
         tmp_path, {"text": [f"{PROSE}\n{row}." for row in range(100)]}, row_group_size=10
     )
-    monkeypatch.setattr("clozeworks.pipeline.sources.tables.RANGE_BYTES", 2000)
+    monkeypatch.setattr("clozeworks.pipeline.sources.parquet.RANGE_BYTES", 2000)
     ranges = Source("parquet", path, "part").plan()
     assert len(ranges) > 1
     assert [part.start for part in ranges] == [0, *(part.stop for part in ranges[:-1])]
@@ -213,7 +213,7 @@ def test_a_damaged_file_costs_only_itself(tmp_path: Path) -> None:
 def test_a_row_that_is_too_long_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
 ) -> None:
-    monkeypatch.setattr("clozeworks.pipeline.sources.tables.LONGEST_LINE_BYTES", 200)
+    monkeypatch.setattr("clozeworks.pipeline.sources.parquet.LONGEST_LINE_BYTES", 200)
     texts = pa.array([PROSE, PROSE * 4, None, PROSE], kind)
     path = written(tmp_path, {"text": texts, "id": pa.array(["a", "b", "c", "d"], kind)})
     counters = Counters()
@@ -244,7 +244,7 @@ def test_long_texts_of_many_rows_are_read_in_parts(
     )
     expected = [document.paragraphs for document in read(path, Counters())]
     assert len(expected) == 100
-    monkeypatch.setattr(tables, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 1000)
     assert [document.paragraphs for document in read(path, Counters())] == expected
 
 

@@ -1,4 +1,4 @@
-"""Read Parquet files and data sets as documents, one a row; see `rows`.
+"""Read Parquet files and data sets as documents, one a row; see `row_documents`.
 
 Documents that `ingest` wrote stay as they are.
 """
@@ -16,7 +16,7 @@ from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
 from . import hub
-from .rows import (
+from .row_documents import (
     Table,
     columns_of,
     columns_to_read,

@@ -9,7 +9,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.rows import Columns, Table, row_documents, wiki_of
+from clozeworks.pipeline.sources.row_documents import Columns, Table, row_documents, wiki_of
 from clozeworks.pipeline.sources.streams import RawDocument
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
