@@ -386,15 +386,15 @@ def functions_of(file_format: str) -> FormatFunctions:
 
             return FormatFunctions(plan_dump, read_dump)
         case "wikiextractor":
-            from .text_tables import read_extracted
+            from .wikiextractor import read_extracted
 
             return FormatFunctions(plan_lines, read_extracted)
         case "jsonl":
-            from .text_tables import plan_json_lines, read_json_lines
+            from .jsonl import plan_json_lines, read_json_lines
 
             return FormatFunctions(plan_json_lines, read_json_lines)
         case "csv" | "tsv":
-            from .text_tables import plan_delimited, read_delimited
+            from .delimited import plan_delimited, read_delimited
 
             return FormatFunctions(plan_delimited, read_delimited)
         case "parquet":

@@ -90,15 +90,7 @@ def read_table(
     schema = metadata.schema.to_arrow_schema()
     columns = columns_of(schema, config)
     names = columns_to_read(schema, input_range.path, columns)
-    table = Table(
-        name=name,
-        stem=input_range.stem,
-        source="parquet",
-        columns=columns,
-        documents=config.documents,
-        keep_lines=config.keep_lines,
-        path=name,
-    )
+    table = Table.of(input_range, columns, config)
     expansion = _Expansion()
     first_row = 0
     # Groups before the range are not read, but their rows count: rows are numbered in the file.

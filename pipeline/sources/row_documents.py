@@ -256,6 +256,23 @@ class Table:
     continues: bool = False
     """Whether other rows of the table are read before these, as another part."""
 
+    @classmethod
+    def of(
+        cls, input_range: InputRange, columns: Columns, config: IngestConfig, *, unit: str = "row"
+    ) -> Self:
+        """Return the table of a file, or of a range of its lines."""
+        return cls(
+            name=input_range.name,
+            stem=input_range.stem,
+            source=input_range.format,
+            columns=columns,
+            unit=unit,
+            documents=config.documents,
+            keep_lines=config.keep_lines,
+            path=input_range.name,
+            continues=input_range.start > 0,
+        )
+
     def location(self, number: int) -> str:
         """Return where row `number` is, for messages."""
         return f"{self.name}, {self.unit} {number}"

@@ -10,9 +10,9 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.sources.delimited import csv_rows
 from clozeworks.pipeline.sources.formats import read_documents
 from clozeworks.pipeline.sources.streams import LONGEST_LINE_BYTES, RawDocument
-from clozeworks.pipeline.sources.text_tables import csv_rows
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,7 +15,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources import hub, tables
+from clozeworks.pipeline.sources import hub, parquet
 from clozeworks.pipeline.sources.formats import plan_reading, read_documents
 from clozeworks.pipeline.sources.streams import RawDocument
 
@@ -97,7 +97,7 @@ def test_a_data_set_that_was_replaced_is_read_anew(saved: str, tmp_path: Path):
 
 def test_rows_on_disk_are_cut_into_ranges(saved: str, monkeypatch: pytest.MonkeyPatch):
     whole = documents(saved)
-    monkeypatch.setattr(tables, "RANGE_BYTES", 100)
+    monkeypatch.setattr(parquet, "RANGE_BYTES", 100)
     assert len(plan_reading(saved, IngestConfig(), Counters())) > 3
     assert documents(saved) == whole
 

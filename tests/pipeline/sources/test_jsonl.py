@@ -13,8 +13,8 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.sources.jsonl import plan_json_lines, read_json_lines
 from clozeworks.pipeline.sources.streams import InputRange, RawDocument
-from clozeworks.pipeline.sources.text_tables import plan_json_lines, read_json_lines
 
 from tests.fixtures.reading import Source
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.streams import RawDocument
-from clozeworks.pipeline.sources.text_tables import LONGEST_ARTICLE_BYTES
+from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES
 
 from tests.fixtures.reading import Source
 

@@ -1,0 +1,137 @@
+"""Read CSV and TSV as documents, one a row.
+
+**CSV** is quoted (RFC 4180): a field in quotes may contain delimiters, line breaks and doubled
+quotes. Only its beginning says whether a line break is inside quotes, so a file is one range.
+
+**TSV** is not quoted: a quote is an ordinary character, a line is a row, and files are read in
+parallel. Quoted files with tabs are read if `config.format` is ``csv``.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import BinaryIO
+
+from .. import storage
+from ..config import IngestConfig
+from ..counters import Counters
+from ..parsing import csv_delimiter
+from .row_documents import Columns, Table, no_column, row_documents
+from .streams import (
+    LONGEST_LINE_BYTES,
+    InputRange,
+    RawDocument,
+    decode,
+    plan_lines,
+    read_lines,
+    text_stream,
+)
+
+_Row = tuple[list[tuple[int, str]], list[str]]
+"""The lines of a row with their first bytes, until the next row is read, and its fields; none for
+an empty line.
+"""
+
+
+def plan_delimited(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does."""
+    with storage.open_input(file.path) as stream:
+        text = text_stream(stream, file.name, file.encoding, Counters())
+        header = _header(_delimited_rows(text, file, Counters()))
+    columns = Columns.of(config)
+    for name in columns.text:
+        if name not in header:
+            raise no_column(file.path, name, header)
+    columns.check_unique(header, file.path)
+    if file.format == "csv":
+        return [file]
+    return plan_lines(file, range_bytes, config)
+
+
+def read_delimited(
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a CSV file, or of a range of a TSV file, one row in memory at a time.
+
+    `counters` gets the bad input ``wrong_number_of_columns`` and, for CSV, ``not_csv``, and what
+    `read_lines` and `row_documents` name.
+    """
+    stream = text_stream(file, input_range.name, input_range.encoding, counters)
+    rows = _delimited_rows(stream, input_range, counters)
+    if input_range.start == 0:
+        header = _header(rows)
+    else:
+        # The header is in the first range. What is bad there is counted by its reader.
+        whole = replace(input_range, start=0, stop=None)
+        header = _header(_delimited_rows(stream, whole, Counters()))
+    table = Table.of(input_range, Columns.of(config), config, unit="byte")
+    return row_documents(_rows_by_column(header, rows, table, counters), table, counters)
+
+
+def _delimited_rows(
+    stream: BinaryIO, input_range: InputRange, counters: Counters
+) -> Iterator[_Row]:
+    name = input_range.name
+    lines = (
+        (offset, decode(line, f"{name}, byte {offset}", counters))
+        for offset, line in read_lines(stream, input_range, counters)
+    )
+    if input_range.format == "csv":
+        return csv_rows(lines, name, counters)
+    return (([each], each[1].split("\t") if each[1] else []) for each in lines)
+
+
+def _header(rows: Iterator[_Row]) -> list[str]:
+    """Return the names in the first row, without the spaces that some write after each comma."""
+    _, fields = next(rows, ([], []))
+    return [name.strip() for name in fields]
+
+
+def _rows_by_column(
+    header: Sequence[str], rows: Iterable[_Row], table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield each row by column; an empty line is not a row, but may end a document."""
+    for lines, fields in rows:
+        offset, _ = lines[0]
+        if len(fields) == len(header):
+            yield offset, dict(zip(header, fields, strict=True))
+        elif not fields and table.documents == "sentence":
+            yield offset, {}
+        elif fields:
+            reason = f"{len(fields)} columns, but {len(header)} names"
+            record = "\n".join(line for _, line in lines)
+            counters.skip("wrong_number_of_columns", table.location(offset), reason, record)
+
+
+def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) -> Iterator[_Row]:
+    """Yield the rows of numbered lines, whose quotes may join several of them.
+
+    After a quote that is not closed, or inside a field, reading resumes at the line after the next
+    quote. Each line before that is counted as ``not_csv``.
+    """
+    # The module's default of 128 KiB is less than an article.
+    csv.field_size_limit(LONGEST_LINE_BYTES)
+    lines = iter(lines)
+    first = next(lines, (0, ""))
+    row: list[tuple[int, str]] = []
+
+    def numbered_lines() -> Iterator[str]:
+        for numbered in chain([first], lines):
+            row.append(numbered)
+            yield f"{numbered[1]}\n"
+
+    # Strict, because a lenient reader would take a missing quote for the rest of the file. The
+    # first line shows the delimiter.
+    reader = csv.reader(numbered_lines(), delimiter=csv_delimiter(first[1]), strict=True)
+    while True:
+        row.clear()
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            for offset, line in row:
+                counters.skip("not_csv", f"{name}, byte {offset}", str(error), line)
+            continue
+        yield row, fields
