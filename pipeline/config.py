@@ -16,6 +16,7 @@ from .encodings import AUTO, check_encoding
 from .errors import UserError
 from .languages import check_language
 from .parsing import convert_values, describe_fault
+from .source_formats import FormatName
 
 
 def option(
@@ -113,18 +114,7 @@ def check_mask_split(mask_split: tuple[int, ...]) -> None:
 class IngestConfig:
     """How raw sources become documents."""
 
-    format: Literal[
-        "auto",
-        "wikipedia",
-        "wikiextractor",
-        "text",
-        "gutenberg",
-        "jsonl",
-        "csv",
-        "tsv",
-        "parquet",
-        "hf",
-    ] = option(
+    format: FormatName = option(
         "auto",
         "Format of the sources: Wikipedia XML dump, WikiExtractor output, plain text, Project "
         "Gutenberg books, JSON Lines, CSV, TSV, Parquet, or a data set from the Hugging Face Hub "

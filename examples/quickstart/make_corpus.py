@@ -22,7 +22,7 @@ from typing import NamedTuple
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.seeding import rng_for, stable_hash
-from clozeworks.pipeline.sources.books import read_book
+from clozeworks.pipeline.sources.formats import read_range
 from clozeworks.pipeline.sources.streams import InputRange
 from clozeworks.pipeline.text.sentences import split_sentences
 
@@ -223,8 +223,7 @@ def novel_sentences(path: Path) -> list[str]:
     are left out.
     """
     part = InputRange(path=str(path), name=path.name, format="text")
-    with path.open("rb") as file:
-        (novel,) = read_book(file, part, IngestConfig(documents="file"), Counters())
+    (novel,) = read_range(part, IngestConfig(documents="file"), Counters())
     sentences = split_sentences(novel.paragraphs, "en")
     return [
         text

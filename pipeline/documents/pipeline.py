@@ -25,6 +25,7 @@ from ..errors import UserError
 from ..execution.job import Job, Phase, Plan, Stage, Unit
 from ..execution.runner import ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
+from ..source_formats import FORMATS
 from ..sources import hub
 from ..sources.formats import find_inputs, plan_units
 from ..sources.streams import InputRange, digest_of_file, is_compressed
@@ -32,6 +33,7 @@ from ..storage import absolute
 from ..storage.state import manifest_head
 from ..text.sentences import stops_of
 from ..text.wikitext.repair import drop_rare_templates
+from ..text.wikitext.templates import added_templates
 from .duplicates import NEAR_DUPLICATE, Deduplicate
 from .gather import Gather
 from .layout import IngestSetup, choose_layout
@@ -46,9 +48,6 @@ from .phase_tables import (
     SKETCHES,
 )
 from .scatter import Scatter, check_languages
-
-COMPRESSION = 4
-"""Times that text is shorter when compressed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +88,8 @@ class IngestStage(Stage):
         config = self.config
         if config.abbreviations:
             stops_of(config.abbreviations, "")  # raises if the file is wrong
+        if config.templates:
+            added_templates(config.templates, "")  # and so does this
         libraries = ["sentencex"]  # that the documents depend on
         if config.near_duplicates is not None:
             libraries.append("rensa")
@@ -118,8 +119,9 @@ class IngestStage(Stage):
         """Return the bytes of a unit, those of a file that is not compressed as a quarter."""
         num_bytes = 0
         for part in unit.payload:
-            packed = part.format in ("parquet", "hf") or is_compressed(part.path)
-            num_bytes += part.num_bytes if packed else part.num_bytes // COMPRESSION
+            known = FORMATS.get(part.format)  # an empty or damaged file has none
+            packed = (known is not None and known.is_packed) or is_compressed(part.path)
+            num_bytes += part.num_bytes if packed else part.num_bytes // 4
         return num_bytes
 
     def manifest(self, job: Job, head: StoredHead) -> DocumentsManifest:

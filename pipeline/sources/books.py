@@ -18,13 +18,11 @@ Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would 
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, islice
 from operator import itemgetter
-from typing import BinaryIO
 
 from ..config import IngestConfig
 from ..counters import Counters
-from ..encodings import CHARACTERS_PER_DAMAGE_IN_PLACES, is_damage
 from ..text import gutenberg
 from ..text.books import (
     blank_line_blocks,
@@ -34,44 +32,29 @@ from ..text.books import (
     split_blocks,
     wrap_width,
 )
-from ..text.sentences import compose, ends_sentence
-from ..text.wikitext.repair import GAP
-from .streams import BOM, InputRange, RawDocument, text_stream
+from ..text.sentences import ends_sentence
+from .streams import InputRange, RawDocument
+from .texts import HEAD_BYTES
 
 LONGEST_DOCUMENT = 4_000_000
 BOOK_CHARACTERS = 400_000
 """The average book of BooksCorpus: 985 million words in 11,038 books."""
-HEAD_BYTES = 1 << 16
-CHUNK_BYTES = 1 << 20
-LONGEST_LINE_BYTES = 1 << 20
 _PAGE_HEAD = re.compile(r"\f\s*(?:\d+\s{2,}\S.{0,80}|\S.{0,80}\s{2,}\d+|\d+)\s*$")
-_PLACE_CHARACTERS = 1 << 14
-_LONGEST_WORD_BYTES = 1000
-# The bytes that follow the first one of a character in UTF-8.
-_CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
 def read_book(
-    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+    texts: Iterator[str], input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of one text file (always the whole file).
+    """Yield the documents of one text file (always the whole file), given in pieces of whole lines.
 
-    In UTF-8 a few bad bytes become U+FFFD, or a `GAP` where all else is ASCII, and their lines are
-    counted; where there are many, the text is in another encoding, and its rest is left out
-    (``unknown_encoding``). A file that is not text, or has no prose, is skipped and counted. Ids
-    are the name without ``.txt``; if each line or block is a document, followed by ``#0``, ``#1``
-    and so on; if a file is cut into books, by ``#1`` from the second.
+    A file without prose is skipped and counted. Ids are the name without ``.txt``; if each line or
+    block is a document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by
+    ``#1`` from the second.
     """
-    name = input_range.name
-    stream = text_stream(file, name, input_range.encoding, counters)
     # The form of the text is judged by the first piece; the rest is read while it is consumed.
-    chunks = _chunks(stream, counters)
-    first_chunk = next(chunks, b"")
-    if b"\0" in first_chunk:  # no text has it, but nearly all other files
-        counters.skip("not_text", name)
-        return
-    texts = _decoded_chunks(chain([first_chunk], chunks), name, counters)
     head = next(texts, "")
+    following = list(islice(texts, 1))
+    texts = chain(following, texts)
     stem = input_range.stem
     unit = config.documents
     is_gutenberg = input_range.format == "gutenberg" or (
@@ -83,7 +66,7 @@ def read_book(
         unit = "file"
         documents = _gutenberg_documents(stem, head, texts, config, counters)
     else:
-        continues = len(first_chunk) >= HEAD_BYTES
+        continues = bool(following)
         is_of_blocks = unit == "auto" and has_sentence_blocks(head.split("\n"), continues=continues)
         if unit == "sentence" or is_of_blocks:
             unit = "blank-line"
@@ -101,7 +84,7 @@ def read_book(
             paragraphs=paragraphs,
         )
     if number < 0:
-        counters.skip("no_text", name)
+        counters.skip("no_text", input_range.name)
 
 
 _Documents = Iterator[tuple[dict[str, str], list[str]]]
@@ -148,31 +131,6 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     return chain.from_iterable(text.split("\n") for text in texts)
 
 
-def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
-    """Yield a stream in pieces of whole lines, the first of about `HEAD_BYTES`, without byte order
-    mark.
-
-    A line of more than a piece is cut after a word.
-    """
-    # One piece ahead, because only then it is known whether this one ends in the middle of a line.
-    start = stream.read(len(BOM)).removeprefix(BOM)
-    chunk = start + stream.read(HEAD_BYTES - len(start)) + stream.readline(LONGEST_LINE_BYTES)
-    while chunk:
-        following = stream.read(CHUNK_BYTES) + stream.readline(LONGEST_LINE_BYTES)
-        if following and not chunk.endswith(b"\n"):
-            # Files of old Macs have "\r" at the end of each line.
-            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
-            if end == 0:
-                end = chunk.rfind(b" ", -_LONGEST_WORD_BYTES) + 1
-                if end == 0:  # before the last character, which may be cut
-                    end = len(chunk.rstrip(_CONTINUATIONS)) - 1
-                counters.count("long_lines_cut")
-            following = chunk[end:] + following
-            chunk = chunk[:end]
-        yield chunk
-        chunk = following
-
-
 def _without_running_heads(lines: Iterable[str], counters: Counters) -> Iterator[str]:
     """Yield lines without those that begin a page and end with its number, and without the blank
     ones that follow them within a sentence.
@@ -192,60 +150,6 @@ def _without_running_heads(lines: Iterable[str], counters: Counters) -> Iterator
         skips_blank = False
         before = line
         yield line
-
-
-def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[str]:
-    """Yield the text of chunks, up to one that is not UTF-8."""
-    num_bytes = 0
-    has_nul = False
-    for chunk in chunks:
-        if b"\0" in chunk:  # zeros that a power failure left
-            if not has_nul:
-                counters.skip("nul_bytes", f"{name}, from about byte {num_bytes} on")
-            has_nul = True
-            chunk = chunk.replace(b"\0", b"")
-        text = _decoded(chunk, counters)
-        # The search is fast, and most texts have none.
-        if "\ufffd" in text:
-            num_readable = _num_readable(text)
-            if num_readable < len(text):
-                num_bytes += len(text[:num_readable].encode())
-                counters.skip("unknown_encoding", f"{name}, from about byte {num_bytes} on")
-                yield text[:num_readable]
-                return
-            # In ASCII nothing shows which letters they were: their sentences lack them.
-            if text.replace("\ufffd", "").isascii():
-                text = text.replace("\ufffd", GAP)
-        yield text
-        num_bytes += len(chunk)
-
-
-def _num_readable(text: str) -> int:
-    """Return how many characters, in whole lines, come before a place that is not UTF-8."""
-    for start in range(0, len(text), _PLACE_CHARACTERS):
-        place = text[start : start + _PLACE_CHARACTERS]
-        if not is_damage(place, CHARACTERS_PER_DAMAGE_IN_PLACES):
-            return text.rfind("\n", 0, start + place.index("\ufffd")) + 1
-    return len(text)
-
-
-def _decoded(chunk: bytes, counters: Counters) -> str:
-    """Return the lines of a chunk as text, composed (NFC); U+FFFC goes, as it would be a `GAP`."""
-    if b"\r" in chunk:  # rare, and the search is cheaper than the replacements
-        # "\r\r\n" is what Windows makes of "\r\n".
-        chunk = re.sub(rb"\r{0,2}\n|\r", b"\n", chunk)
-    chunk = chunk.removesuffix(b"\n")
-    try:
-        text = chunk.decode("utf-8")
-    except UnicodeDecodeError:
-        lines: list[str] = []
-        for line in chunk.split(b"\n"):
-            text = line.decode("utf-8", "replace")
-            if "\ufffd" in text and text.encode() != line:
-                counters.count("text_lines_with_invalid_utf8")
-            lines.append(text)
-        text = "\n".join(lines)
-    return compose(text.replace(GAP, ""))
 
 
 def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:

@@ -9,24 +9,14 @@ parallel. Quoted files with tabs are read if `config.format` is ``csv``.
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
-from typing import BinaryIO
 
-from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
 from ..parsing import csv_delimiter
 from .row_documents import Columns, Table, no_column, row_documents
-from .streams import (
-    LONGEST_LINE_BYTES,
-    InputRange,
-    RawDocument,
-    decode,
-    plan_lines,
-    read_lines,
-    text_stream,
-)
+from .streams import LONGEST_LINE_BYTES, InputRange, RawDocument, plan_lines
+from .texts import Lines
 
 _Row = tuple[list[tuple[int, str]], list[str]]
 """The lines of a row with their first bytes, until the next row is read, and its fields; none for
@@ -34,11 +24,11 @@ an empty line.
 """
 
 
-def plan_delimited(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_delimited(
+    lines: Lines, file: InputRange, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
     """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does."""
-    with storage.open_input(file.path) as stream:
-        text = text_stream(stream, file.name, file.encoding, Counters())
-        header = _header(_delimited_rows(text, file, Counters()))
+    header = _header(_delimited_rows(lines.head()))
     columns = Columns.of(config)
     for name in columns.text:
         if name not in header:
@@ -50,35 +40,23 @@ def plan_delimited(file: InputRange, range_bytes: int, config: IngestConfig) -> 
 
 
 def read_delimited(
-    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+    lines: Lines, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a CSV file, or of a range of a TSV file, one row in memory at a time.
 
     `counters` gets the bad input ``wrong_number_of_columns`` and, for CSV, ``not_csv``, and what
     `read_lines` and `row_documents` name.
     """
-    stream = text_stream(file, input_range.name, input_range.encoding, counters)
-    rows = _delimited_rows(stream, input_range, counters)
-    if input_range.start == 0:
-        header = _header(rows)
-    else:
-        # The header is in the first range. What is bad there is counted by its reader.
-        whole = replace(input_range, start=0, stop=None)
-        header = _header(_delimited_rows(stream, whole, Counters()))
+    rows = _delimited_rows(lines)
+    # The header is in the first range.
+    header = _header(rows if input_range.start == 0 else _delimited_rows(lines.head()))
     table = Table.of(input_range, Columns.of(config), config, unit="byte")
     return row_documents(_rows_by_column(header, rows, table, counters), table, counters)
 
 
-def _delimited_rows(
-    stream: BinaryIO, input_range: InputRange, counters: Counters
-) -> Iterator[_Row]:
-    name = input_range.name
-    lines = (
-        (offset, decode(line, f"{name}, byte {offset}", counters))
-        for offset, line in read_lines(stream, input_range, counters)
-    )
-    if input_range.format == "csv":
-        return csv_rows(lines, name, counters)
+def _delimited_rows(lines: Lines) -> Iterator[_Row]:
+    if lines.input_range.format == "csv":
+        return csv_rows(lines, lines.input_range.name, lines.counters)
     return (([each], each[1].split("\t") if each[1] else []) for each in lines)
 
 

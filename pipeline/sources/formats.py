@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO
 
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import RunError, UserError
+from ..source_formats import FORMATS
 from ..storage.state import BAD_INPUTS, MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .streams import (
@@ -31,23 +33,14 @@ from .streams import (
     RawDocument,
     decompressed,
     is_compressed,
-    plan_lines,
     stem_of,
 )
+from .texts import content_of
 
 MIN_RANGE_BYTES = 1 << 20
-MAX_RANGE_BYTES = 640 << 20
-LARGE_RANGE_BYTES = 64 << 20
 EMPTY_FILE = "empty_file"
-TABLE_FORMATS = ("jsonl", "csv", "tsv")
-TEXT_FORMATS = ("text", "gutenberg", *TABLE_FORMATS)
-"""The formats of texts in any encoding."""
 BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
 """Files of a directory that `ingest` wrote, beside its documents."""
-KNOWN_NAMES = (
-    ".xml, .txt, .jsonl, .ndjson, .json with an object a line, .csv, .tsv, .parquet, "
-    "WikiExtractor's wiki_00"
-)
 
 _SNIFFED_BYTES = 1 << 16
 _ARCHIVE_NAME = re.compile(r"\.(?:tar|tar\.(?:gz|bz2|xz|zst)|tgz|zip)$", re.IGNORECASE)
@@ -58,15 +51,6 @@ _DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)
 _MARKER = re.compile(r"_(?:SUCCESS|metadata|common_metadata|(?:committed|started)_\d+)")
 # Python decodes the bytes of a file name that are not UTF-8 to these.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SUFFIXES = {
-    ".txt": "text",
-    ".utf-8": "text",  # Project Gutenberg's "pg11.txt.utf-8"
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
 
 
 def find_inputs(
@@ -151,11 +135,12 @@ def examined(file: InputRange, config: IngestConfig) -> InputRange:
         return file
     with storage.open_input(file.path) as stream:
         file = replace(file, version=storage.version_of(stream))
-        if file.format not in TEXT_FORMATS or file.num_bytes == 0:
+        kind = FORMATS[file.format].kind
+        if kind == "bytes" or file.num_bytes == 0:
             return file
         num_bytes = None if is_compressed(file.name) else file.num_bytes
         sample = read_sample(decompressed(stream, file.name, Counters()), num_bytes)
-    if file.format in TABLE_FORMATS:
+    if kind == "rows":
         check_line_ends(sample, file.path)
     return replace(file, encoding=text_encoding(sample, file.path, config.encoding))
 
@@ -209,9 +194,11 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     if not inputs:
         if reasons:
             counts = name_counts(Counter(reasons.values()))
+            suffixes = chain.from_iterable(known.suffixes for known in FORMATS.values())
             raise UserError(
                 f"{source}: no file in a known format, only {counts}: rename files "
-                f"({KNOWN_NAMES}) or give `format`."
+                f"(.xml, {', '.join(suffixes)}, .json with an object a line, WikiExtractor's "
+                "wiki_00) or give `format`."
             )
         if storage.has_wildcard(source):
             raise UserError(f"{source} matches no file.")
@@ -247,7 +234,10 @@ def _format_of(path: str, config: IngestConfig) -> str | None:
     _, suffix = posixpath.splitext(stem_of(name))
     if suffix in ("", ".json"):
         return _sniffed_format(path)
-    return _SUFFIXES.get(suffix)
+    for name_of_format, known in FORMATS.items():
+        if suffix in known.suffixes:
+            return name_of_format
+    return None
 
 
 def _sniffed_format(path: str) -> str | None:
@@ -274,8 +264,8 @@ def choose_range_bytes(total_bytes: int) -> int:
     """Return how many bytes a unit reads; to begin and end it takes as long as to read 0.1 MB."""
     #   total     below 64 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
     #   a unit    1 MB           a 64th      64 MB        a 4,096th     640 MB
-    range_bytes = max(min(total_bytes // 64, LARGE_RANGE_BYTES), total_bytes // 4096)
-    return min(max(range_bytes, MIN_RANGE_BYTES), MAX_RANGE_BYTES)
+    range_bytes = max(min(total_bytes // 64, 64 << 20), total_bytes // 4096)
+    return min(max(range_bytes, MIN_RANGE_BYTES), 640 << 20)
 
 
 def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[InputRange]]:
@@ -290,7 +280,7 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
         if file.num_bytes == 0 and file.format != "hf":
             ranges = [replace(file, format=EMPTY_FILE)]
         else:
-            ranges = functions_of(file.format).plan(file, range_bytes, config)
+            ranges = plan_input(file, range_bytes, config)
         # A unit for each of a million small files would spend its time on starting and on records.
         if units and len(ranges) == 1 and file.num_bytes <= free_bytes:
             units[-1].extend(ranges)
@@ -299,6 +289,20 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
             units.extend([input_range] for input_range in ranges)
             free_bytes = range_bytes - file.num_bytes
     return units
+
+
+def plan_input(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+    """Cut an input into ranges of about `range_bytes`; raise `UserError` if it is a table without
+    the text column.
+    """
+    known = FORMATS[file.format]
+    if not known.plan:
+        return [file]
+    plan = _function(known.plan)
+    if known.kind == "bytes":
+        return plan(file, range_bytes, config)
+    with storage.open_input(file.path) as stream:
+        return plan(content_of(stream, file, Counters()), file, range_bytes, config)
 
 
 def read_documents(
@@ -338,17 +342,37 @@ def read_range(
     if input_range.format in (EMPTY_FILE, DAMAGED_FILE):
         counters.skip(input_range.format, input_range.name)
         return
-    read = functions_of(input_range.format).read
     if input_range.format == "hf":
-        yield from read(hub.open_set(input_range.path), input_range, config, counters)
+        data_set = hub.open_set(input_range.path)
+        yield from _function(FORMATS["hf"].read)(data_set, input_range, config, counters)
         return
     try:
         with storage.open_input(input_range.path) as file:
-            yield from read(file, input_range, config, counters)
+            yield from read_opened(file, input_range, config, counters)
     except Exception:
         _refuse_changed(input_range)  # which may be why it cannot be read
         raise
     _refuse_changed(input_range)
+
+
+def read_opened(
+    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+) -> Iterator[RawDocument]:
+    """Yield the documents of a range of an open file."""
+    content = content_of(file, input_range, counters)
+    if content is not None:
+        read = _function(FORMATS[input_range.format].read)
+        yield from read(content, input_range, config, counters)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """Return a function of a reader, as `FORMATS` names it.
+
+    Only this reader is imported, because each process of a stage would import all of them for a
+    twentieth to a tenth of its start.
+    """
+    module, _, function = name.partition(".")
+    return getattr(import_module(f".{module}", __package__), function)
 
 
 def _refuse_changed(input_range: InputRange) -> None:
@@ -363,49 +387,3 @@ def _refuse_changed(input_range: InputRange) -> None:
             f"{input_range.path} was changed or removed while it was read. Restore it and rerun; "
             "or start over with `overwrite`."
         )
-
-
-class FormatFunctions(NamedTuple):
-    """How inputs of a format are read."""
-
-    plan: Callable[[InputRange, int, IngestConfig], list[InputRange]]
-    """Cuts an input into ranges of about so many bytes."""
-    read: Callable[[Any, InputRange, IngestConfig, Counters], Iterator[RawDocument]]
-    """Yields the documents of a range of an open file or `hub.DataSet`."""
-
-
-def functions_of(file_format: str) -> FormatFunctions:
-    """Return how inputs of a format are read.
-
-    Only this reader is imported, because each process of a stage would import all of them for a
-    twentieth to a tenth of its start.
-    """
-    match file_format:
-        case "wikipedia":
-            from .wikipedia import plan_dump, read_dump
-
-            return FormatFunctions(plan_dump, read_dump)
-        case "wikiextractor":
-            from .wikiextractor import read_extracted
-
-            return FormatFunctions(plan_lines, read_extracted)
-        case "jsonl":
-            from .jsonl import plan_json_lines, read_json_lines
-
-            return FormatFunctions(plan_json_lines, read_json_lines)
-        case "csv" | "tsv":
-            from .delimited import plan_delimited, read_delimited
-
-            return FormatFunctions(plan_delimited, read_delimited)
-        case "parquet":
-            from .parquet import plan_table, read_table
-
-            return FormatFunctions(plan_table, read_table)
-        case "hf":
-            from .parquet import plan_data_set, read_data_set
-
-            return FormatFunctions(plan_data_set, read_data_set)
-        case _:
-            from .books import read_book
-
-            return FormatFunctions(lambda file, range_bytes, config: [file], read_book)

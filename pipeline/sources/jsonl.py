@@ -6,35 +6,29 @@ is bad.
 """
 
 import json
+import string
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any
 
-from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from .row_documents import Columns, Table, no_column, row_documents
-from .streams import InputRange, RawDocument, decode, plan_lines, read_lines, text_stream
+from .streams import InputRange, RawDocument, plan_lines
+from .texts import Lines
 
 # pandas writes NaN, which is not JSON, for what is missing.
 _JSON = json.JSONDecoder(parse_constant=lambda constant: None)
-_HEAD_BYTES = 1 << 16
 
 
-def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
+def plan_json_lines(
+    lines: Lines, file: InputRange, range_bytes: int, config: IngestConfig
+) -> list[InputRange]:
     """Cut a JSON Lines file into ranges; raise `UserError` if no object of its head has the text
     column. One is enough: other lines are bad input, which `read_json_lines` counts.
     """
-    damage = Counters()
-    head = replace(file, stop=_HEAD_BYTES)
-    with storage.open_input(file.path) as stream:
-        text = text_stream(stream, file.path, file.encoding, damage)
-        lines = [line for _, line in read_lines(text, head, damage)]
-    if damage.bad:
-        # The file ends in the middle of the last line.
-        lines = lines[:-1]
-    parsed = [_parse_object(line, file.path, damage) for line in lines]
+    head = lines.head(num_bytes=1 << 16)
+    parsed = [_parse_object(line, file.path, head.counters) for _, line in head]
     objects = [row for row in parsed if row is not None]
     columns = Columns.of(config)
     if objects and not any(map(columns.has_text, objects)):
@@ -46,7 +40,7 @@ def plan_json_lines(file: InputRange, range_bytes: int, config: IngestConfig) ->
 
 
 def read_json_lines(
-    file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
+    lines: Lines, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a JSON Lines file, a megabyte of text in memory at a time.
 
@@ -54,16 +48,15 @@ def read_json_lines(
     ``invalid_utf8``, and what `read_lines` and `row_documents` name.
     """
     table = Table.of(input_range, Columns.of(config), config, unit="byte")
-    stream = text_stream(file, input_range.name, input_range.encoding, counters)
-    return row_documents(read_objects(stream, input_range, table, counters), table, counters)
+    return row_documents(read_objects(lines, table, counters), table, counters)
 
 
 def read_objects(
-    stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
+    lines: Lines, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the JSON objects that begin in a range, each with the offset of its line in bytes."""
-    for offset, line in read_lines(stream, input_range, counters):
-        if not line.strip():
+    """Yield the JSON objects of some lines, each with the offset of its line in bytes."""
+    for offset, line in lines:
+        if not line.strip(string.whitespace):
             continue
         location = table.location(offset)
         row = _parse_object(line, location, counters)
@@ -77,10 +70,10 @@ def read_objects(
             counters.skip("no_text_column", location, record=line)
 
 
-def _parse_object(line: bytes, location: str, counters: Counters) -> dict[str, Any] | None:
+def _parse_object(line: str, location: str, counters: Counters) -> dict[str, Any] | None:
     """Return the JSON object that a line holds; None, and a count, if it holds none."""
     try:
-        value = _JSON.decode(decode(line, location, counters))
+        value = _JSON.decode(line)
     except (ValueError, RecursionError) as error:
         counters.skip("not_json", location, str(error), line)
         return None

@@ -31,6 +31,7 @@ from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
 from .books import read_book
 from .streams import InputRange, RawDocument
+from .texts import text_pieces
 
 URL = "url"
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
@@ -413,7 +414,8 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         file = io.BytesIO(text.encode("utf-8", "replace"))
         book = InputRange(path=location, name=location, format="text")
         config = IngestConfig(documents="file", keep_lines=table.keep_lines)
-        books = read_book(file, book, config, counters)
+        pieces = text_pieces(file, location, counters)
+        books = read_book(pieces, book, config, counters) if pieces else ()
         paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
     document = RawDocument(
         id=identity,

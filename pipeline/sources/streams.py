@@ -27,7 +27,8 @@ import pyarrow as pa
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
-from ..encodings import UTF_8, recoded, stream_of
+from ..encodings import UTF_8, stream_of
+from ..source_formats import FORMATS
 from ..storage.directory import digest_of
 
 WHOLE_BYTES = 64 << 20
@@ -51,17 +52,6 @@ DAMAGED_FILE = "damaged_parquet_file"
 _SKIPPED_BYTES = 1 << 20
 
 _READ_BYTES = 1 << 13
-
-_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
-_NOT_IN_IDS = {
-    "text": (".txt.utf-8", ".txt"),
-    "gutenberg": (".txt.utf-8", ".txt"),
-    "jsonl": _ROW_SUFFIXES,
-    "csv": _ROW_SUFFIXES,
-    "tsv": _ROW_SUFFIXES,
-    "parquet": (".parquet",),
-}
-"""Suffixes that are no part of the documents' ids, by format."""
 
 # What reading damaged data raises.
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException)
@@ -93,7 +83,7 @@ class InputRange:
     @property
     def stem(self) -> str:
         """Prefix of the ids of the documents in a file: its name without suffixes."""
-        return stem_of(self.name, *_NOT_IN_IDS.get(self.format, ()))
+        return stem_of(self.name, *FORMATS[self.format].dropped_from_ids)
 
     def cut(self, starts: Sequence[int]) -> list[Self]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
@@ -223,12 +213,6 @@ def _decompressed_blocks(
                 counters.skip("compression_bomb", f"{name}, beyond byte {num_bytes}")
                 return
             yield block
-
-
-def text_stream(file: BinaryIO, name: str, encoding: str, counters: Counters) -> BinaryIO:
-    """Return the bytes of a text, `decompressed` and in UTF-8."""
-    remedy = "give another `encoding`, or convert the file to UTF-8"
-    return recoded(decompressed(file, name, counters), encoding, name, remedy)
 
 
 def _blocks_of_streams(

@@ -13,6 +13,7 @@ from ..counters import Counters
 from .jsonl import read_objects
 from .row_documents import Columns, Table, row_documents
 from .streams import ARTICLE_HEAD, BOM, InputRange, RawDocument, decode, decompressed, read_lines
+from .texts import Lines
 
 LONGEST_ARTICLE_BYTES = 1 << 24
 _ARTICLE_END = b"</doc>"
@@ -45,7 +46,7 @@ def read_extracted(
     file.seek(0)
     stream = decompressed(file, name, counters)
     if head.removeprefix(BOM).startswith(b"{"):
-        rows = read_objects(stream, input_range, table, counters)
+        rows = read_objects(Lines(stream, input_range, counters), table, counters)
     else:
         rows = _read_articles(stream, input_range, table, counters)
     return row_documents(rows, table, counters)

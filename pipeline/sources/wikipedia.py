@@ -16,7 +16,6 @@ from ..config import IngestConfig
 from ..counters import Counters, count_words
 from ..text.wikitext.names import NAMES
 from ..text.wikitext.passages import wikitext_to_paragraphs
-from ..text.wikitext.templates import added_templates
 from .dump_pages import read_head, read_pages
 from .streams import InputRange, RawDocument, decode, is_compressed
 
@@ -29,7 +28,6 @@ _MAX_STRUCTURES = 1 << 19
 
 def plan_dump(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
     """Cut a dump into ranges of about `range_bytes`, unless it is compressed, but not by bz2."""
-    added_templates(config.templates, "")  # raises if the user's templates are wrong
     if is_compressed(file.name) and not file.name.lower().endswith(".bz2"):
         return [file]
     return file.cut_evenly(range_bytes)

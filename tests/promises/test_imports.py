@@ -23,6 +23,7 @@ CONTRACTS = {
         "ragged",
         "schemas",
         "seeding",
+        "source_formats",
         "data_card",
     )
 }

@@ -297,7 +297,7 @@ def test_bad_input_is_listed_whatever_the_runner_and_can_be_read_again(tmp_path,
         ("broken_link", "link.txt", "", None),
         ("not_json", "a.jsonl", "byte 0", bad[0]),
         ("invalid_utf8", "a.jsonl", end, '"\\xff'),
-        ("not_json", "a.jsonl", end, '"\\xff'),
+        ("not_json", "a.jsonl", end, '"\ufffd'),
         ("text_is_not_a_string", "b.jsonl", "byte 0", bad[1].replace("\\u00e9", "é")),
         ("not_json", "b.jsonl", f"byte {len(bad[1]) + 1}", None),
     ]

@@ -13,7 +13,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources import books
+from clozeworks.pipeline.sources import books, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -268,9 +268,10 @@ def test_compressed_books(suffix: str) -> None:
 @pytest.mark.slow
 def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clozeworks.pipeline.text.books.LONGEST_PARAGRAPH", 100_000)
-    sizes = {"LONGEST_DOCUMENT": 400_000, "BOOK_CHARACTERS": 40_000}
-    for name, size in {**sizes, "LONGEST_LINE_BYTES": 1 << 14, "CHUNK_BYTES": 1 << 14}.items():
-        monkeypatch.setattr(books, name, size)
+    monkeypatch.setattr(books, "LONGEST_DOCUMENT", 400_000)
+    monkeypatch.setattr(books, "BOOK_CHARACTERS", 40_000)
+    monkeypatch.setattr(texts, "LONGEST_LINE_BYTES", 1 << 14)
+    monkeypatch.setattr(texts, "CHUNK_BYTES", 1 << 14)
     content = b"it goes on and on and on,\n" * 5000 + b"it goes on and on and on, " * 150_000
     for documents in ("file", "blank-line"):
         tracemalloc.start()
@@ -365,7 +366,7 @@ def test_the_sample_text_of_bert_is_three_documents() -> None:
 
 @pytest.mark.slow
 def test_a_line_is_cut_between_words_and_never_within_a_character() -> None:
-    size = books.CHUNK_BYTES + books.LONGEST_LINE_BYTES
+    size = texts.CHUNK_BYTES + texts.LONGEST_LINE_BYTES
     for word in ("слово ", "слово", "x слово "):
         for shift in range(3):
             counters = Counters()

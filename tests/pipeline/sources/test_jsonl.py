@@ -13,7 +13,7 @@ from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.sources.jsonl import plan_json_lines, read_json_lines
+from clozeworks.pipeline.sources.formats import plan_input, read_opened
 from clozeworks.pipeline.sources.streams import InputRange, RawDocument
 
 from tests.fixtures.reading import Source
@@ -29,7 +29,7 @@ def entry_of(path: Path) -> InputRange:
 def read(
     path: Path, counters: Counters, range_bytes: int = 1 << 20, **options: Any
 ) -> list[RawDocument]:
-    """Read ranges of a file that are not planned by `plan_json_lines`, which refuses what some of
+    """Read ranges of a file that are not planned by `plan_input`, which refuses what some of
     these tests read.
     """
     config = IngestConfig(**options)
@@ -41,7 +41,7 @@ def _read_range(
     path: Path, part: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     with path.open("rb") as file:
-        yield from read_json_lines(file, part, config, counters)
+        yield from read_opened(file, part, config, counters)
 
 
 def written(folder: Path, *lines: Any) -> Path:
@@ -170,5 +170,5 @@ def test_only_the_beginning_of_a_file_is_read_to_check_it(
             return num_bytes
 
     monkeypatch.setattr(storage, "open_input", lambda path: io.BufferedReader(Counted(path)))
-    plan_json_lines(entry_of(path), 1 << 20, IngestConfig())
+    plan_input(entry_of(path), 1 << 20, IngestConfig())
     assert 0 < num_read < 200_000
