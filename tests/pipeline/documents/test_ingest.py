@@ -70,6 +70,15 @@ def kept_of(*names: str) -> str:
     )
 
 
+@pytest.mark.parametrize("field", ["templates", "abbreviations"])
+def test_wrong_rules_of_the_user_are_refused_whatever_the_sources(tmp_path: Path, field: str):
+    source = write_texts(tmp_path / "texts", {"a": text_of(0)})
+    config = replace(CONFIG, **{field: "[other"})
+    with pytest.raises(UserError, match=f"`{field}` is not a TOML file"):
+        ingest([source], str(tmp_path / "out"), config, ONE)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("part_bytes", [2000, 20_000])
 def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part_bytes: int):
     texts = {f"{i:03}": text_of(i % 90, 5 + i % 30) for i in range(100)}

@@ -17,6 +17,7 @@ from clozeworks.pipeline.encodings import (
     text_encoding,
 )
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.source_formats import FORMATS
 from clozeworks.pipeline.sources.formats import find_inputs, plan_units, read_documents
 
 from tests.fixtures.reading import Source
@@ -154,6 +155,14 @@ def test_every_format_reads_every_encoding(language: str, encoding: str, tmp_pat
         compressed.write_bytes(bz2.compress(content.encode(encoding)))
         for file in (path, compressed):
             assert paragraphs_of(file, documents="line", encoding=encoding) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if FORMATS[name].kind != "bytes"])
+def test_every_format_of_text_refuses_an_encoding_that_is_not_given(name: str, tmp_path: Path):
+    path = tmp_path / "a"
+    path.write_bytes(TEXTS["fr"].encode("cp1252"))
+    with pytest.raises(UserError, match="a is not UTF-8: if it is .* give `encoding` "):
+        read_documents(str(path), IngestConfig(format=name))
 
 
 def test_a_text_that_is_not_utf_8_is_one_range(tmp_path: Path) -> None:
