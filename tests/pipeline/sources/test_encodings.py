@@ -161,7 +161,7 @@ def test_every_format_reads_every_encoding(language: str, encoding: str, tmp_pat
 def test_every_format_of_text_refuses_an_encoding_that_is_not_given(name: str, tmp_path: Path):
     path = tmp_path / "a"
     path.write_bytes(TEXTS["fr"].encode("cp1252"))
-    with pytest.raises(UserError, match="a is not UTF-8: if it is .* give `encoding` "):
+    with pytest.raises(UserError, match=r"a is not UTF-8: if it is .* give `encoding` "):
         read_documents(str(path), IngestConfig(format=name))
 
 
