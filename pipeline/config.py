@@ -63,12 +63,6 @@ EXPONENT_HELP = (
 )
 
 
-LONGEST_UNPACKED = 512
-"""Rows of `pairing` none beyond this many tokens, BERT's positions, are packed: few documents fill
-them alone.
-"""
-
-
 Count = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0, lt=10**9)]
@@ -309,7 +303,8 @@ class BuildConfig:
     @property
     def packs(self) -> bool:
         """Whether rows are packed: whole documents side by side, which do not see each other."""
-        return self.pairing == "none" and self.max_length > LONGEST_UNPACKED
+        # Few documents fill a row of more than BERT's 512 positions alone.
+        return self.pairing == "none" and self.max_length > 512
 
 
 MAX_BAD = 0.05

@@ -10,18 +10,11 @@ from typing import TypedDict
 from .errors import UserError
 
 MAX_EXAMPLES = 3
-LONGEST_EXAMPLE = 100
-MAX_LISTED_BYTES = 1 << 20
-"""Of `Counters.listed`."""
-LONGEST_RECORD = 1 << 14
-"""A longer bad input is not repeated where it is listed."""
 Z_95 = 1.959963984540054
-"""Of a normal distribution, 95% are at most so many standard deviations from the mean."""
+"""95% of a normal distribution are at most so many standard deviations from the mean."""
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
 
-# In longer texts NumPy counts words faster than `bytes.split`.
-_SHORT_BYTES = 300
 # Maps all control characters to blanks, so that `bytes.split` splits at each of them.
 _BLANKS = bytes.maketrans(bytes(range(ord(" "))), b" " * ord(" "))
 
@@ -41,7 +34,7 @@ class Counters:
     `counts` are neutral (pages seen, redirects skipped); `bad` counts unusable inputs by reason.
     `examples` holds the first few locations of each reason, and of some neutral counts.
     `num_words_left_out` sums what `leave_out` counts. `listed` are lines of JSON, one for each bad
-    input, up to `MAX_LISTED_BYTES`; `file` is the one that is being read.
+    input, up to a megabyte; `file` is the one that is being read.
     """
 
     counts: Counter[str] = field(default_factory=Counter, init=False)
@@ -50,7 +43,7 @@ class Counters:
     num_words_left_out: int = field(default=0, init=False)
     listed: list[str] = field(default_factory=list, init=False)
     file: str = field(default="", init=False)
-    _free_bytes: int = field(default=MAX_LISTED_BYTES, init=False)
+    _free_bytes: int = field(default=1 << 20, init=False)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""
@@ -66,7 +59,7 @@ class Counters:
     def leave_out_line(self, reason: str, text: str, doc_id: str) -> None:
         """Count a line or sentence that is left out of a document, and its words."""
         self.leave_out(reason, [text])
-        shown = text[:LONGEST_EXAMPLE]
+        shown = text[:100]
         # A menu that is on every page should not fill all the examples.
         if any(example.endswith(shown) for example in self.examples.get(reason, ())):
             self.count(reason)
@@ -98,7 +91,7 @@ class Counters:
                 record = ""
         if isinstance(record, str):
             record = record.encode("utf-8", "backslashreplace")
-        is_shown = 0 < len(record) <= LONGEST_RECORD
+        is_shown = 0 < len(record) <= 1 << 14  # a longer one can be looked up in the file
         bad_input = {
             "kind": kind,
             "file": self.file,
@@ -140,7 +133,7 @@ def count_words(text: str | bytes) -> int:
 
     if isinstance(text, str):
         text = text.encode("utf-8", "replace")
-    if len(text) < _SHORT_BYTES:
+    if len(text) < 300:  # in longer texts NumPy is faster
         return len(text.translate(_BLANKS).split())
     # A word begins where a blank is followed by something else:
     #   text       " " a b " " c      (with a blank put in front)

@@ -21,8 +21,6 @@ CHARACTERS_PER_DAMAGE = 1000
 """A whole text may have one damaged character in this many."""
 CHARACTERS_PER_DAMAGE_IN_PLACES = 100
 """The same of a piece of a text, since damage may be all in one place."""
-# However short a text is, it may have so many.
-_FEW_DAMAGES = 5
 
 _NUM_WINDOWS = 16
 _BLOCK_BYTES = 1 << 16
@@ -127,7 +125,7 @@ def is_damage(text: str, characters_per_damage: int = CHARACTERS_PER_DAMAGE) -> 
     in another encoding.
     """
     num_damaged = text.count("\ufffd")
-    return num_damaged <= max(_FEW_DAMAGES, len(text) // characters_per_damage)
+    return num_damaged <= max(5, len(text) // characters_per_damage)
 
 
 def check_line_ends(sample: bytes, path: str) -> None:

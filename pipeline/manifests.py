@@ -19,9 +19,6 @@ Config = TypeVar("Config")
 Split = Literal["train", "validation"]
 Counts = dict[str, Count]
 
-ROWS_TO_JUDGE = 200
-"""In fewer held-out rows, an accuracy is uncertain by more than 0.07 (95%)."""
-
 SCHEMA_VERSION = 1
 """The version of manifests and of Parquet footers.
 
@@ -256,7 +253,8 @@ class _Stage(Struct):
 
 def too_little_to_judge(num_rows: int) -> str:
     """Say that rows are too few to judge a model by; "" if they are enough."""
-    if num_rows >= ROWS_TO_JUDGE:
+    # In fewer held-out rows, an accuracy is uncertain by more than 0.07 (95%).
+    if num_rows >= 200:
         return ""
     return f"too little to judge: {count_of(num_rows, 'row')}"
 
@@ -277,6 +275,6 @@ def parse_manifest(content: bytes, path: str) -> Manifest:
     check_schema_version(version, path)
     stage = parse_json(content, _Stage, path).stage
     manifest = parse_json(content, KINDS[stage], path)
-    # Of the bytes as they are in the file: the next stage records which input it has read.
+    # The digest is that of the bytes in the file: the next stage records which input it has read.
     digest = blake2b(content, digest_size=16).hexdigest()
     return structs.replace(manifest, digest=digest)

@@ -17,7 +17,6 @@ import msgspec
 from .errors import UserError
 
 T = TypeVar("T")
-DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 # Not hidden, which `..` is too: a manifest must not name files outside of its directory.
 FileName = Annotated[str, msgspec.Meta(pattern=r"\A(?!\.)[^/\\\x00]+\Z")]
@@ -111,7 +110,7 @@ def csv_delimiter(first_line: str) -> str:
     """Return the comma, semicolon or tab that the line has most of, outside of quotes."""
     # Spreadsheets write semicolons where the comma is the decimal point.
     unquoted = _QUOTED.sub("", first_line)
-    return max(DELIMITERS, key=unquoted.count)
+    return max(",;\t", key=unquoted.count)
 
 
 def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: bool = True) -> T:
@@ -119,7 +118,7 @@ def convert(value: Any, kind: type[T], path: object, advice: str, *, strict: boo
     try:
         return convert_values(value, kind, strict=strict)
     except UserError as error:
-        # Of a field's own check; the file may be another program's.
+        # A field's own check raised it; the file may be another program's.
         raise UserError(f"{path}: {error} {advice}") from None
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, advice) from None

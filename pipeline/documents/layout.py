@@ -28,7 +28,6 @@ from ..ragged import divide_up, offsets_of
 
 SHARD_TEXT_BYTES = 64 << 20
 """Text of a shard, at most, unless `shards` is given."""
-ALL_HASHES = 1 << 64
 NUM_BUCKETS = 4096
 PARTITION_INPUT_BYTES = 16 << 20
 MIN_PARTITIONS, MAX_PARTITIONS, MAX_KEY_PARTITIONS = 4, 512, 1024
@@ -45,9 +44,9 @@ class HashLayout:
     num_buckets: int
     """Equal ranges of the hash over which text is counted."""
     num_partitions: int
-    """Of the training documents."""
+    """Equal ranges of the hashes of training documents."""
     num_validation_partitions: int
-    """Of the validation documents, which come first in a file."""
+    """The same for validation documents, which come first in a file."""
     validation_below: int
     """Documents with a validation hash below are held out."""
 
@@ -89,7 +88,7 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> HashLayout:
         num_buckets=config.shards or NUM_BUCKETS,
         num_partitions=num_partitions,
         num_validation_partitions=max(1, round(config.validation_share * num_partitions)),
-        validation_below=int(config.validation_share * ALL_HASHES),
+        validation_below=int(config.validation_share * 2**64),
     )
 
 
@@ -247,7 +246,7 @@ def partitions_between(start: int, stop: int, num_partitions: int) -> range:
 
 # `IngestConfig.validation_share` is enough in a large corpus. In a small one it is two or three
 # documents, and one of them may have most of the text: a figure measured on them says nothing. So
-# more are held out until they are enough, but at most `MAX_SHARE`. With articles of 3 kB::
+# more are held out until they are enough, but at most a tenth. With articles of 3 kB::
 #
 #     documents      100   200   500   2,000   10,000   40,000
 #     held out        10    20    50     167      167      200
@@ -256,16 +255,11 @@ def partitions_between(start: int, stop: int, num_partitions: int) -> range:
 # Documents are held out in the order of their validation hashes, which are random: a corpus that
 # grows keeps its order, and what is held out does not depend on texts or sources.
 ENOUGH_DOCUMENTS = 20
-ENOUGH_BYTES = 500_000
-"""Bytes of text: about 1,000 rows of 128 tokens in English."""
-MAX_SHARE_OF_ONE = 0.25
-"""Of the text held out, a single document has at most this share."""
-MAX_SHARE = 0.1
 MIN_DOCUMENTS = 2
 """Next-sentence pairs need two."""
 
 MAX_CANDIDATES = 4096
-"""Documents that may be held out beyond `validation_share`: more than make `ENOUGH_BYTES` of
+"""Documents that may be held out beyond `validation_share`: more than are enough if all are
 documents of the default `min_characters`.
 """
 
@@ -286,14 +280,14 @@ def num_held_out(candidates: Sequence[Candidate], num_documents: int, num_asked:
     >>> num_held_out(short, num_documents=100, num_asked=1)
     10
     """
-    most = max(int(MAX_SHARE * num_documents), MIN_DOCUMENTS)
+    most = max(int(0.1 * num_documents), MIN_DOCUMENTS)
     num_bytes = 0
     longest = 0
     for number, candidate in enumerate(candidates):
         is_enough = (
             number >= ENOUGH_DOCUMENTS
-            and num_bytes >= ENOUGH_BYTES
-            and longest <= MAX_SHARE_OF_ONE * num_bytes
+            and num_bytes >= 500_000  # about 1,000 rows of 128 tokens in English
+            and longest <= 0.25 * num_bytes
         )
         if number >= max(num_asked, MIN_DOCUMENTS) and (is_enough or number >= most):
             return number

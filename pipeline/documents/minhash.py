@@ -21,8 +21,6 @@ from unicodedata import category
 import numpy as np
 
 NUM_HASHES = 128
-SHINGLE_WORDS = 5
-MIN_RECALL = 0.95
 NO_SPACES = (
     range(0x0E00, 0x1000),  # Thai, Lao and Tibetan
     range(0x1000, 0x10A0),  # Burmese
@@ -46,7 +44,7 @@ def choose_bands(share: float) -> tuple[int, int]:
     """Return the number of bands, and of hashes in each, for texts of similarity `share` to meet in
     at least one.
 
-    The bands are as long as a probability of `MIN_RECALL` allows, for the longer they are, the
+    The bands are as long as a probability of 95% allows, for the longer they are, the
     fewer unlike texts meet.
 
     >>> choose_bands(0.8)
@@ -55,7 +53,7 @@ def choose_bands(share: float) -> tuple[int, int]:
     for length in range(NUM_HASHES, 0, -1):
         num_bands = NUM_HASHES // length
         miss_in_all_bands = (1 - share**length) ** num_bands
-        if 1 - miss_in_all_bands >= MIN_RECALL:
+        if 1 - miss_in_all_bands >= 0.95:
             return num_bands, length
     raise ValueError(f"texts of similarity {share} are too unlike to be found")
 
@@ -75,7 +73,7 @@ def hash_shingles(text: str) -> np.ndarray:
     for start in range(0, max(len(text), 1), _CHUNK):
         words_of_chunks.append(_hash_words(text[start : start + _CHUNK]))
     words = np.concatenate(words_of_chunks)
-    length = min(SHINGLE_WORDS, len(words))
+    length = min(5, len(words))
     if not length:
         return words
     # The words' hashes beside themselves, shifted by 0 to 4; each column is a shingle:

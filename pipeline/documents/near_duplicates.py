@@ -25,10 +25,6 @@ from .minhash import NUM_HASHES, choose_bands, estimate_similarity
 from .phase_tables import BANDS, CANDIDATES, NEAR_DUPLICATES, SKETCHES
 from .scatter import Scatter
 
-PAIRS_AT_ONCE = 20_000
-"""Pairs whose signatures are in memory at a time."""
-BANDS_PER_UNIT = 2_000_000
-
 
 @dataclass(frozen=True)
 class FindCandidates(Phase):
@@ -46,7 +42,8 @@ class FindCandidates(Phase):
         """Cut the bands into ranges of their hashes."""
         num_documents = self.scatter.num_documents(job)
         num_bands, _ = choose_bands(self.share)
-        return plan_keys("bands", num_bands * num_documents, BANDS_PER_UNIT, job.setup.layout)
+        bands_per_unit = 2_000_000  # 32 MB of hashes
+        return plan_keys("bands", num_bands * num_documents, bands_per_unit, job.setup.layout)
 
     def do(self, job: Job, unit: Unit) -> Record:
         """Write the pairs of texts that share a band in the unit's partitions."""
@@ -155,7 +152,8 @@ def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nda
     signatures = sketches["signature"].combine_chunks().flatten().to_numpy()
     signatures = signatures.reshape(-1, NUM_HASHES)
     similar: list[np.ndarray] = []
-    for some_rows in np.array_split(rows, len(rows) // PAIRS_AT_ONCE + 1):
+    # The signatures of 20,000 pairs are in memory at a time.
+    for some_rows in np.array_split(rows, len(rows) // 20_000 + 1):
         one, other = some_rows.T
         similarity = estimate_similarity(signatures[one], signatures[other])
         similar.append(some_rows[similarity >= share])

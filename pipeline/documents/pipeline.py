@@ -140,7 +140,7 @@ class IngestStage(Stage):
         if self.config.near_duplicates is not None:
             counters.count(NEAR_DUPLICATE, 0)  # reported even if there are none
         shards = [shard for record in gathered for shard in record.shards]
-        # Of the documents that stay; the counters above have also seen the others.
+        # These count the documents that stay; the counters above have also seen the others.
         languages: Counter[str] = Counter()
         for shard in shards:
             for group in shard.groups:

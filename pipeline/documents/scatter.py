@@ -37,10 +37,6 @@ OTHER_LANGUAGES = "documents_in_other_languages"
 """The name of the counter of the documents left out."""
 MOST_MEAN_WORDS = 60
 """Words a sentence of a text; above, lines are likely items that were joined."""
-# Characters: sentences of so many words are not shorter; shorter texts say too little.
-_LONG_SENTENCE = 2 * MOST_MEAN_WORDS
-_LONG_TEXT = 2000
-SAMPLE_SENTENCES = 20
 SAMPLE_CHARACTERS = 2000
 PART_TEXT_BYTES = 32 << 20
 """Text of a unit that is held at a time."""
@@ -242,7 +238,8 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
         counters.leave_out("documents_too_short", sentences)
         return []
     # A novel has up to 54 words a sentence; lists without marks of ends have no sentences.
-    if raw.source == "text" and num_characters > max(_LONG_SENTENCE * len(sentences), _LONG_TEXT):
+    # Sentences of so many words have at least two characters a word; short texts say too little.
+    if raw.source == "text" and num_characters > max(2 * MOST_MEAN_WORDS * len(sentences), 2000):
         num_words = sum(sentence.count(" ") + 1 for sentence in sentences)
         if num_words > MOST_MEAN_WORDS * len(sentences):
             counters.note("texts_without_sentences", doc_id)
@@ -274,7 +271,7 @@ def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:
 def identify_language(sentences: Sequence[str]) -> str:
     """Return the code of the language that a sample of the sentences is most likely in."""
     # From all over the document, because its first sentences may quote another language.
-    step = max(1, len(sentences) // SAMPLE_SENTENCES)
+    step = max(1, len(sentences) // 20)
     sample = sentences[::step]
     text = " ".join(sample)
     if len(text) > SAMPLE_CHARACTERS:

@@ -29,7 +29,7 @@ from .scatter import OTHER_LANGUAGES, Scattered
 
 NO_SHARD = -1
 MOST_TEXT_BYTES = (1 << 31) - 1
-"""Of a shard: Arrow's offsets of a column of strings have 32 bits."""
+"""Limit of a shard: Arrow's offsets of a column of strings have 32 bits."""
 LEFT_OUT_AS = (
     "rows_without_text",
     "rows_without_prose",

@@ -33,10 +33,8 @@ HEAD_BYTES = 1 << 18
 # Those of later blocks begin at any bit, so that no search for bytes takes one for the start of a
 # stream.
 _STREAM_HEADER = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
-_STREAM_HEADER_BYTES = 10
 _PAGE_OPEN = b"<page>"
 _PAGE_CLOSE = b"</page>"
-_HEAD_CLOSE = b"</siteinfo>"
 
 Blocks = Iterator[tuple[bool, bytes]]
 """Decompressed bytes in order, each with whether they belong to the range or only follow it."""
@@ -74,7 +72,7 @@ def read_head(file: BinaryIO, input_range: InputRange) -> tuple[str, str]:
         head += block
         # In a multistream dump the head is a stream of its own: stop before the next one is
         # decompressed.
-        if _HEAD_CLOSE in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
+        if b"</siteinfo>" in head or _PAGE_OPEN in head or len(head) >= HEAD_BYTES:
             break
     encoding = UTF_8
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -159,7 +157,7 @@ def _bz2_pieces(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
         if chunk:
             # A header may span two chunks: keep the last bytes, which could be its beginning, for
             # the next one.
-            usable -= _STREAM_HEADER_BYTES - 1
+            usable -= 10 - 1
         begin = 0
         for header in _STREAM_HEADER.finditer(buffer):
             if stream_offset is not None and header.start() > begin:

@@ -22,10 +22,7 @@ from .streams import digest_of_file
 
 PREFIX = "hf:"
 DEFAULT_SPLIT = "train"
-REACH_TIMEOUT_S = 15.0
 
-# A folder that has all files of one of these groups was written by save_to_disk.
-_SAVED_FILES = (("dataset_dict.json",), ("state.json", "dataset_info.json"))
 _HUB_NAME = re.compile(r"([\w-][\w.-]*(?:/[\w-][\w.-]*)?)(?:@([^:]+))?")
 
 
@@ -44,7 +41,7 @@ class DataSet:
     content: Any
     """Identifies its content, with that of its `files`."""
     files: Sequence[str]
-    """Of a folder of data files."""
+    """The data files of a folder."""
     rows: Any
     """A ``datasets.Dataset`` if it was saved to disk, else a ``datasets.IterableDataset``."""
 
@@ -78,7 +75,8 @@ class DataSet:
 
 def is_saved(path: str) -> bool:
     """Return whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
-    for names in _SAVED_FILES:
+    # It has all files of one of these groups.
+    for names in (("dataset_dict.json",), ("state.json", "dataset_info.json")):
         if all(os.path.isfile(os.path.join(path, name)) for name in names):
             return True
     return False
@@ -234,7 +232,7 @@ def _find(name: str) -> _Found:
     try:
         if not os.path.isdir(path):
             # The commit that it is at, so that all processes read the same.
-            info = HfApi().dataset_info(path, revision=revision, timeout=REACH_TIMEOUT_S)
+            info = HfApi().dataset_info(path, revision=revision, timeout=15.0)
             revision = info.sha
         configs = datasets.get_dataset_config_names(path, revision=revision)
         if len(configs) == len(parts) == 1 and parts != configs:

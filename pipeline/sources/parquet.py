@@ -40,8 +40,6 @@ RANGE_BYTES = 1 << 24
 BATCH_ROWS = 128
 BATCH_BYTES = 1 << 24
 BUFFER_BYTES = 1 << 20
-SETS_OF_SENTENCES = ("bookcorpus/bookcorpus",)
-"""Data sets of the Hub whose rows are a sentence each, joined unless the user says otherwise."""
 
 NumberedBatches = Iterator[tuple[int, pa.RecordBatch]]
 """Consecutive batches of rows, each with the number of its first row."""
@@ -164,7 +162,8 @@ def read_data_set(
     `counters` gets ``unreadable_shard``, and what `row_documents` names.
     """
     documents = config.documents
-    if documents == "auto" and data_set.source in SETS_OF_SENTENCES:
+    # Its rows are a sentence each.
+    if documents == "auto" and data_set.source == "bookcorpus/bookcorpus":
         documents = "sentence"
     columns = columns_of(data_set.schema, config)
     if data_set.schema:

@@ -35,25 +35,16 @@ from .texts import text_pieces
 
 URL = "url"
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _NO_NAME = re.compile(r"[^\w.-]+")
 LONGEST_JOINED = 100_000
 """Characters of a document of joined rows, unless something else ends it earlier."""
-# Rows by which a table is judged, and the characters that a sentence hardly has.
-_JUDGED_ROWS = 100
-_LONGEST_SENTENCE = 1000
-
 _HEAD_CHARACTERS = 1 << 14
-_SEARCHED_CHARACTERS = 1 << 20
-_LONGEST_SHOWN = 200
 
 _WIKIMEDIA_ADDRESS = re.compile(
     r"https?://([a-z-]+)\.(?:m\.)?"
     r"(wikipedia|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)"
     r"\.org(?![\w.-])"
 )
-# The one Wikipedia whose database kept the name of an older code.
-_DATABASE_CODES = {"be-tarask": "be-x-old"}
 
 
 _Row = tuple[RawDocument, bool]
@@ -193,7 +184,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
     """Return the error of a table whose columns, of these `names`, lack one for the text."""
-    shown = ", ".join(names)[:_LONGEST_SHOWN] or "nothing"
+    shown = ", ".join(names)[:200] or "nothing"
     return UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
 
 
@@ -284,7 +275,7 @@ class Table:
         for folder in self.path.split("/")[:-1]:
             match = _PARTITION.fullmatch(folder)
             # An id of many rows would be repeated by all but one.
-            if match and match[2] != _NO_VALUE and match[1] != self.columns.id:
+            if match and match[2] != "__HIVE_DEFAULT_PARTITION__" and match[1] != self.columns.id:
                 found[match[1]] = unquote(match[2])
         return found
 
@@ -317,11 +308,11 @@ def row_documents(
         batch.append(read)
         document, _ = read
         num_characters += sum(map(len, document.paragraphs))
-        if not is_judged and len(batch) == _JUDGED_ROWS:
+        if not is_judged and len(batch) == 100:
             is_judged = True
             if _hold_sentences(batch):
                 counters.note("tables_of_sentences", table.name)
-        if num_characters >= _SEARCHED_CHARACTERS:
+        if num_characters >= 1 << 20:  # searched together for remains of markup
             yield from _documents(batch, counters)
             batch = []
             num_characters = 0
@@ -405,7 +396,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         header = gutenberg.read_header(text[:header_end])
         language = language or header.get("language", "")
         title = title or header.get("title", "")
-    # Of the characters that names have.
+    # Names have no other characters.
     source = _NO_NAME.sub("-", columns.read(row, columns.source)).strip("-")
     paragraphs = [line for line in text.split("\n") if line and not line.isspace()]
     if is_gutenberg or (not is_extracted and is_wrapped(paragraphs)):
@@ -449,7 +440,8 @@ def _hold_sentences(batch: Sequence[_Row]) -> bool:
     num_longer = 0
     for document, _ in batch:
         paragraphs = document.paragraphs
-        is_long = len(paragraphs) > 1 or sum(map(len, paragraphs)) > _LONGEST_SENTENCE
+        # Hardly a sentence has 1,000 characters.
+        is_long = len(paragraphs) > 1 or sum(map(len, paragraphs)) > 1000
         if is_long or len(split_sentences(paragraphs, document.language)) > 1:
             num_longer += 1
     return num_longer <= len(batch) / 20
@@ -503,6 +495,8 @@ def wiki_of(url: str) -> tuple[str, str] | None:
     if match is None:
         return None
     language, project = match.groups()
-    code = _DATABASE_CODES.get(language, language).replace("-", "_")
+    code = language.replace("-", "_")
+    if language == "be-tarask":  # the one Wikipedia whose database kept the name of an older code
+        code = "be_x_old"
     suffix = "wiki" if project == "wikipedia" else project
     return code + suffix, language

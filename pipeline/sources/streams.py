@@ -31,15 +31,11 @@ from ..encodings import UTF_8, stream_of
 from ..source_formats import FORMATS
 from ..storage.directory import digest_of
 
-WHOLE_BYTES = 64 << 20
-"""A local file up to this size is hashed as a whole; of a larger one, or a remote one, samples."""
 NUM_SAMPLES = 16
 SAMPLE_BYTES = 1 << 16
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
-BOMB_RATIO = 200
-"""Times its compressed size that text may expand to; very repetitive text does to twenty."""
 TEXT_ALLOWANCE = 1 << 24
 """Bytes that one text may expand to whatever the ratio."""
 
@@ -47,9 +43,8 @@ LONGEST_LINE_BYTES = 1 << 24
 """A longer line is not a real document: it is left out and counted."""
 BOM = b"\xef\xbb\xbf"
 ARTICLE_HEAD = b"<doc "
-"""Of an article that WikiExtractor wrote."""
+"""Begins an article that WikiExtractor wrote."""
 DAMAGED_FILE = "damaged_parquet_file"
-_SKIPPED_BYTES = 1 << 20
 
 _READ_BYTES = 1 << 13
 
@@ -68,15 +63,15 @@ class InputRange:
     format: str
     """As `IngestConfig.format` names it: ``wikipedia``, ``text``, ..."""
     num_bytes: int = 0
-    """Of a part about; 0 if unknown."""
+    """Size, of a part about; 0 if unknown."""
     start: int = 0
     """First byte of the range; first row group, row or shard of a table."""
     stop: int | None = None
     """The byte (row group, ...) after the range; None: to the end of the file."""
     encoding: str = UTF_8
-    """Of a text, by Python's name."""
+    """The encoding of a text, by Python's name."""
     version: str = ""
-    """Of the file that was planned, by `storage.version_of`; empty: any may be read."""
+    """The version of the planned file, by `storage.version_of`; empty: any may be read."""
     digest: str = ""
     """Identifies the content of a data set, which is not a file that could be hashed."""
 
@@ -101,7 +96,7 @@ class InputRange:
 
 def digest_of_file(path: str, num_bytes: int) -> str:
     """Return the digest of a file; a large one is sampled, to avoid reading it twice."""
-    most_bytes = WHOLE_BYTES
+    most_bytes = 64 << 20
     if storage.is_remote(path):
         most_bytes = NUM_SAMPLES * SAMPLE_BYTES
     with storage.open_input(path) as content:
@@ -167,7 +162,8 @@ def stem_of(name: str, *suffixes: str) -> str:
 
 def is_bomb(num_compressed: int, num_bytes: int, allowance: int) -> bool:
     """Return whether `num_bytes` of text are too many for the bytes they were compressed to."""
-    return num_bytes > allowance and num_bytes > BOMB_RATIO * num_compressed
+    # Very repetitive text expands to twenty times its compressed size.
+    return num_bytes > allowance and num_bytes > 200 * num_compressed
 
 
 def decompressed(
@@ -290,7 +286,7 @@ def decode(raw: bytes, location: str, counters: Counters) -> str:
 def _skip_line(stream: BinaryIO) -> int:
     """Skip the rest of a line, and return its length in bytes."""
     num_bytes = 0
-    while piece := stream.readline(_SKIPPED_BYTES):
+    while piece := stream.readline(1 << 20):
         num_bytes += len(piece)
         if piece.endswith(b"\n"):
             break

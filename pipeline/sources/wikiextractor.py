@@ -15,8 +15,6 @@ from .row_documents import Columns, Table, row_documents
 from .streams import ARTICLE_HEAD, BOM, InputRange, RawDocument, decode, decompressed, read_lines
 from .texts import Lines
 
-LONGEST_ARTICLE_BYTES = 1 << 24
-_ARTICLE_END = b"</doc>"
 # The attributes come in this order, and only some versions escape the quotation marks within a
 # title.
 _ARTICLE_HEADER = re.compile(
@@ -85,12 +83,12 @@ def _articles(
                 yield article
             article = (offset, line, []) if in_range else None
             counts_outside = False
-        elif line.strip() == _ARTICLE_END:
+        elif line.strip() == b"</doc>":
             if article:
                 yield article
             article = None
             counts_outside = True
-        elif article and offset - article[0] > LONGEST_ARTICLE_BYTES:
+        elif article and offset - article[0] > 1 << 24:  # its end may be missing
             counters.skip("oversized_article", table.location(article[0]))
             article = None
         elif article:

@@ -20,10 +20,6 @@ from .dump_pages import read_head, read_pages
 from .streams import InputRange, RawDocument, decode, is_compressed
 
 _MAIN, _FILE, _CATEGORY = 0, 6, 14
-_SAVED_CHARACTERS = 1 << 21
-"""MediaWiki saves no longer text by default."""
-_MAX_STRUCTURES = 1 << 19
-"""Templates, links and tables of a longer text: each takes 200 bytes of memory."""
 
 
 def plan_dump(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -135,9 +131,9 @@ def _document(
     if revisions:
         text = revisions[-1].findtext("text") or ""
     identity = (page.findtext("id") or title).strip()
-    if len(text) > _SAVED_CHARACTERS:
+    if len(text) > 1 << 21:  # MediaWiki saves no longer text by default
         num_structures = sum(text.count(opening) for opening in ("{{", "[[", "{|"))
-        if num_structures > _MAX_STRUCTURES:
+        if num_structures > 1 << 19:  # each takes 200 bytes of memory
             counters.skip("oversized_page", f"{site.database}:{identity}")
             return None
     words_left_out_before = counters.num_words_left_out
@@ -193,8 +189,6 @@ def _other_kind(
 # The magic word in any language: #REDIRECT, #WEITERLEITUNG, #перенаправление, #転送.
 _REDIRECT = re.compile(r"\s{0,100}#\s?\w{2,40}\s{0,10}:?\s{0,10}\[\[")
 
-_DISAMBIGUATION_SUFFIXES = ("disambiguation", "disambig", " dab")
-_NOT_DISAMBIGUATION_PREFIXES = ("redirect", "about", "other uses")
 _TEMPLATE_NAME = re.compile(r"\{\{\s{0,20}([^{}|\n]{2,60}?)\s{0,20}(?=[|}\n])")
 
 
@@ -212,8 +206,8 @@ def is_disambiguation(title: str, text: str) -> bool:
     if not names.isdisjoint(NAMES.disambiguation_templates):
         return True
     for name in names:
-        if name.startswith(_NOT_DISAMBIGUATION_PREFIXES):
+        if name.startswith(("redirect", "about", "other uses")):
             continue
-        if name.endswith(_DISAMBIGUATION_SUFFIXES):
+        if name.endswith(("disambiguation", "disambig", " dab")):
             return True
     return False

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.streams import RawDocument
-from clozeworks.pipeline.sources.wikiextractor import LONGEST_ARTICLE_BYTES
 
 from tests.fixtures.reading import Source
 
@@ -99,7 +98,7 @@ def test_bad_articles_are_counted_and_cost_only_themselves(tmp_path: Path):
 
 
 def test_an_article_without_end_does_not_fill_the_memory(tmp_path: Path):
-    line = b"x" * (LONGEST_ARTICLE_BYTES // 4) + b"\n"
+    line = b"x" * (1 << 22) + b"\n"
     path = written(
         tmp_path, article(1).removesuffix("</doc>\n").encode() + line * 6 + article(2).encode()
     )
