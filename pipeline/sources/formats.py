@@ -9,7 +9,7 @@ import posixpath
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -39,8 +39,6 @@ from .texts import content_of
 
 MIN_RANGE_BYTES = 1 << 20
 EMPTY_FILE = "empty_file"
-BESIDE_DOCUMENTS = (MANIFEST, TIMINGS, "README.md")
-"""Files of a directory that `ingest` wrote, beside its documents."""
 
 _SNIFFED_BYTES = 1 << 16
 _ARCHIVE_NAME = re.compile(r"\.(?:tar|tar\.(?:gz|bz2|xz|zst)|tgz|zip)$", re.IGNORECASE)
@@ -92,9 +90,18 @@ def find_inputs(
             if files_of_source.setdefault(real_path, file) is not file:
                 left_out.note("linked_files", file.name)
         files.extend(files_of_source.items())
+    _refuse_same_ids(files)
+    with ThreadPoolExecutor(storage.NUM_READERS) as pool:
+        inputs = list(pool.map(partial(examined, config=config), [file for _, file in files]))
+    return inputs, left_out
+
+
+def _refuse_same_ids(files: Sequence[tuple[str, InputRange]]) -> None:
+    """Raise `UserError` if documents of two files, given with their real paths, would have the same
+    ids: they would be taken for copies.
+    """
     seen: dict[str, str] = {}
     for real_path, file in files:
-        # Names are part of the documents' ids: a second file of one would be taken for a copy.
         for key in (real_path, f"the name {file.name}"):
             if key in seen:
                 raise UserError(
@@ -109,9 +116,6 @@ def find_inputs(
                 "of the documents' ids: rename one of them."
             )
         seen[prefix] = file.path
-    with ThreadPoolExecutor(storage.NUM_READERS) as pool:
-        inputs = list(pool.map(partial(examined, config=config), [file for _, file in files]))
-    return inputs, left_out
 
 
 def _refuse_overlap(
@@ -156,17 +160,7 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     for folder in sorted(folders):
         if unfinished_stage(folder):
             raise UserError(f"{folder} is unfinished: rerun the command that writes it first.")
-    ingested: set[str] = set()
-    for path, num_bytes in bytes_of.items():
-        if path.endswith(f"/{MANIFEST}") and _is_of_documents(path, num_bytes):
-            ingested.add(posixpath.dirname(path))
-    for folder in ingested:
-        for name in BESIDE_DOCUMENTS:
-            bytes_of.pop(posixpath.join(folder, name), None)
-    for path in list(bytes_of):
-        folder, name = posixpath.split(posixpath.dirname(path))
-        if name == BAD_INPUTS and folder in ingested:
-            del bytes_of[path]
+    _drop_files_beside_documents(bytes_of)
     # Names do not depend on where the source lies: /data/books/a/b.txt of the source /data/books is
     # books/a/b.txt.
     folder_above = posixpath.dirname(storage.absolute(root).rstrip("/")).rstrip("/") + "/"
@@ -192,19 +186,7 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
                 InputRange(path=path, name=names[path], format=file_format, num_bytes=num_bytes)
             )
     if not inputs:
-        if reasons:
-            counts = name_counts(Counter(reasons.values()))
-            suffixes = chain.from_iterable(known.suffixes for known in FORMATS.values())
-            raise UserError(
-                f"{source}: no file in a known format, only {counts}: rename files "
-                f"(.xml, {', '.join(suffixes)}, .json with an object a line, WikiExtractor's "
-                "wiki_00) or give `format`."
-            )
-        if storage.has_wildcard(source):
-            raise UserError(f"{source} matches no file.")
-        if os.path.isdir(source):
-            raise UserError(f"The folder {source} is empty.")
-        raise UserError(f"{source} does not exist.")
+        raise _no_files(source, reasons.values())
     for path, reason in reasons.items():
         shown = names[path].encode("utf-8", "backslashreplace").decode()
         if reason in ("broken_link", "unreadable_folder"):
@@ -213,6 +195,38 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
         else:
             left_out.note(reason, shown)
     return inputs
+
+
+def _drop_files_beside_documents(bytes_of: dict[str, int]) -> None:
+    """Remove the other files of directories that `ingest` wrote."""
+    ingested: set[str] = set()
+    for path, num_bytes in bytes_of.items():
+        if path.endswith(f"/{MANIFEST}") and _is_of_documents(path, num_bytes):
+            ingested.add(posixpath.dirname(path))
+    for folder in ingested:
+        for name in (MANIFEST, TIMINGS, "README.md"):
+            bytes_of.pop(posixpath.join(folder, name), None)
+    for path in list(bytes_of):
+        folder, name = posixpath.split(posixpath.dirname(path))
+        if name == BAD_INPUTS and folder in ingested:
+            del bytes_of[path]
+
+
+def _no_files(source: str, reasons: Collection[str]) -> UserError:
+    """Return the error of a source without a file to read; `reasons` are those of what it has."""
+    if reasons:
+        counts = name_counts(Counter(reasons))
+        suffixes = chain.from_iterable(known.suffixes for known in FORMATS.values())
+        return UserError(
+            f"{source}: no file in a known format, only {counts}: rename files "
+            f"(.xml, {', '.join(suffixes)}, .json with an object a line, WikiExtractor's "
+            "wiki_00) or give `format`."
+        )
+    if storage.has_wildcard(source):
+        return UserError(f"{source} matches no file.")
+    if os.path.isdir(source):
+        return UserError(f"The folder {source} is empty.")
+    return UserError(f"{source} does not exist.")
 
 
 def _is_of_documents(manifest: str, num_bytes: int) -> bool:
