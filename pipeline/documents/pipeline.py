@@ -97,23 +97,23 @@ class IngestStage(Stage):
             libraries.append("py3langid")
             check_languages(config.keep_language)
         inputs, left_out = find_inputs(self.sources, self.output, config)
+        units: list[Unit] = []
+        for ranges in plan_units(inputs, config):
+            bytes_of_unit = sum(part.num_bytes for part in ranges)
+            units.append(Unit(f"range-{len(units):05d}", bytes_of_unit, ranges))
         num_bytes = sum(file.num_bytes for file in inputs)
         # The size of a data set may be unknown: 0.
         if config.shards and 0 < num_bytes < config.shards:
             raise UserError(
                 f"`shards` is {config.shards}, but the sources have {num_bytes} bytes: lower it."
             )
-        layout = choose_layout(num_bytes, config)
-        return Plan(
-            head=manifest_head("ingest", config, fingerprints(inputs), *libraries),
-            setup=IngestSetup(
-                layout=layout, left_out=left_out.to_record(), bad_inputs=left_out.listed
-            ),
-            units=[
-                Unit(f"range-{number:05d}", sum(part.num_bytes for part in ranges), ranges)
-                for number, ranges in enumerate(plan_units(inputs, config))
-            ],
+        head = manifest_head("ingest", config, fingerprints(inputs), *libraries)
+        setup = IngestSetup(
+            layout=choose_layout(num_bytes, config),
+            left_out=left_out.to_record(),
+            bad_inputs=left_out.listed,
         )
+        return Plan(head=head, setup=setup, units=units)
 
     def compressed_bytes(self, unit: Unit) -> int:
         """Return the bytes of a unit, those of a file that is not compressed as a quarter."""
