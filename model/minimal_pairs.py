@@ -35,7 +35,7 @@ from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .checkpoint import Checkpoint
 from .copies import local_copy
 from .encoders.heads import PretrainModel
-from .tasks.tables import read_rows
+from .tasks.example_tables import read_rows
 from .training.device import find_device
 from .training.logs import ProgressCallback
 

@@ -35,7 +35,7 @@ from ..encoders.encoder import Encoder, UnsetWeights
 from ..notices import print_notice
 from ..tasks.batches import Feature, TaskBatch, make_batch
 from ..tasks.classify import TEXT_COLUMNS
-from ..tasks.tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
+from ..tasks.example_tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
 from ..tasks.tagged import split_words
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.device import find_device, oom_as_run_error, trim_memory

@@ -13,9 +13,9 @@ from ..config import BASELINE
 from ..copies import local_copy
 from ..notices import print_notice
 from ..tasks.batches import num_cut
+from ..tasks.example_tables import is_hub
 from ..tasks.ner import WordTagging
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
-from ..tasks.tables import is_hub
 from ..tasks.task import Task, prefixed, report_cut
 from ..training.device import find_device
 from .model import infer, load_finetuned

@@ -17,9 +17,17 @@ from ..copies import local_copy
 from ..tasks.batches import num_cut
 from ..tasks.classify import Classification
 from ..tasks.conll import has_columns
+from ..tasks.example_tables import (
+    check_file,
+    is_hub,
+    listed,
+    open_text,
+    read_rows,
+    shown,
+    text_lines,
+)
 from ..tasks.ner import EntityRecognition
 from ..tasks.splits import split_of
-from ..tasks.tables import check_file, is_hub, listed, open_text, read_rows, shown, text_lines
 from ..tasks.task import Answer, ExampleT, Task, report_cut
 from ..training.device import find_device
 from .model import Finetuned, infer, load_finetuned

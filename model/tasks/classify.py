@@ -24,10 +24,10 @@ from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
+from .example_tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .metrics import label_report, measure, softmax
 from .options import ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
-from .tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .task import Answer, Answers, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")

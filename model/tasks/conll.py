@@ -34,7 +34,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, Split
 from tokenizers.pre_tokenizers import Sequence as Steps
 
 from ...pipeline.errors import UserError
-from .tables import (
+from .example_tables import (
     TableRow,
     UnusableRowError,
     check_file,

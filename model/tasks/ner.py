@@ -27,10 +27,10 @@ from ..encoders.heads import IGNORED
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .conll import ANY_TAGS, ENTITY_TAGS, TABLES, WORD_TAGS, TagForm, read_conll, sentence_of_text
+from .example_tables import listed, notice_once
 from .metrics import label_report, softmax
 from .options import ClassReport, Size, TaskOptions
 from .sentence_rows import SentenceExample, SentenceRow, sentence_rows
-from .tables import listed, notice_once
 from .tagged import OUTSIDE, Entity, Sentence, bio_tags, entities, entity_scores, split_words
 from .task import (
     Answer,

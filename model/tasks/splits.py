@@ -16,11 +16,11 @@ from ..checkpoint import files_digest
 from ..copies import local_copy
 from .catalogue import KINDS
 from .classify import read_classify
+from .example_tables import SUFFIXES, is_hub, shown
 from .glue import GLUE
 from .ner import read_ner, read_pos
 from .options import TaskOptions, check_task
 from .squad import read_squad
-from .tables import SUFFIXES, is_hub, shown
 from .task import Task, read_labelled
 
 _READERS: dict[str, Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]] = {

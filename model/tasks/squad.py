@@ -27,6 +27,7 @@ from ..encoders.encoder import linear
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer, TokenRow
 from .batches import Feature, TaskBatch
+from .example_tables import notice_once
 from .metrics import softmax
 from .options import Size, TaskOptions
 from .squad_files import TABLES, Question, QuestionFile, read_questions
@@ -41,7 +42,6 @@ from .squad_windows import (
     window_spans,
     window_target,
 )
-from .tables import notice_once
 from .task import Answer, Answers, Features, Outputs, Recipe, Scores, Task, TaskModel
 
 Examples = Sequence[Question]

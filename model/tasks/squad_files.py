@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import convert_values, decode_json, describe_fault
+from .example_tables import check_file, is_hub, read_rows
 from .squad_metrics import Version
-from .tables import check_file, is_hub, read_rows
 
 MIN_ARTICLES = 10
 """With this many, whole articles are held out for development; with fewer, single passages."""

@@ -24,8 +24,8 @@ from ..encoders.heads import IGNORED
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
+from .example_tables import SUFFIXES
 from .options import ClassReport
-from .tables import SUFFIXES
 
 ExampleT = TypeVar("ExampleT")
 """What a task reads from a file, such as a text with its label."""

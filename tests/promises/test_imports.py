@@ -87,7 +87,7 @@ ALLOWED_IN_MODEL = {
     "model.card": set[str](),
     "model.export": {"model.card", "model.checkpoint", "model.config"},
     "model.tasks": BELOW_LOOPS,
-    "model.minimal_pairs": BELOW_LOOPS | {"model.tasks.tables"},
+    "model.minimal_pairs": BELOW_LOOPS | {"model.tasks.example_tables"},
     "model.features": BELOW_LOOPS | {"model.tasks"},
     "model.pretraining": BELOW_LOOPS | {"model.card"},
     "model.finetuning": BELOW_LOOPS | {"model.card", "model.tasks"},

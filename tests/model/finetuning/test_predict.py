@@ -15,7 +15,7 @@ from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict, write_answers
 from clozeworks.model.tasks.classify import Classification, TextExample
-from clozeworks.model.tasks.tables import read_rows
+from clozeworks.model.tasks.example_tables import read_rows
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.finetune_fixture import quick, sentences, write_table

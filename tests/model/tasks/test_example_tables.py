@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.model.tasks.classify import TextExample, read_classify
+from clozeworks.model.tasks.example_tables import read_rows
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import find_splits, single_file
-from clozeworks.model.tasks.tables import read_rows
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.shared_data import DATA, needs_shared_data
