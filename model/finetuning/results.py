@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, structs
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, parse_json
 from ..copies import local_copy
-from ..tasks.options import ClassReport
+from ..tasks.options import METRICS, ClassReport
 
 IDENTITY = "finetune.json"
 SUMMARY = "summary.json"  # as in `training.run`, which needs torch
@@ -26,7 +26,6 @@ RUNS = "runs"
 RESULTS = "results.csv"
 FIRST_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate", "batch_size", "epochs")
 LAST_COLUMN = "seconds"
-CORRELATIONS = ("matthews", "spearman", "pearson")
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
 NOT_SCORES = ("total", "_thresh")
@@ -90,7 +89,8 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
         unit = 100 if self.task in IN_PERCENT else 1
         share = constant / unit
         variance = 0.0
-        if next(iter(self.scores)) in CORRELATIONS:
+        metric = METRICS.get(next(iter(self.scores)))  # None for the scripts of SQuAD and CoNLL
+        if metric and metric.is_correlation:
             variance = 1.0  # about 1 / N for a correlation of 0
         elif 0 < share < 1:
             variance = share * (1 - share)

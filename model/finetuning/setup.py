@@ -11,6 +11,7 @@ from ..checkpoint import Checkpoint
 from ..notices import print_notice
 from ..tasks.batches import Feature, num_cut
 from ..tasks.catalogue import task_settings
+from ..tasks.classify import Classification
 from ..tasks.splits import DEV_SETS, TaskSplits, read_data, repeats
 from ..tasks.task import Task, report_cut
 from ..training.update import Updater
@@ -49,6 +50,8 @@ class FinetuneSetup:
             # other work.
             "max_length": self.task.max_length,
         }
+        if isinstance(self.task, Classification) and self.task.metric:
+            identity["metric"] = self.task.metric
         settings = task_settings(self.task)
         if "class" in settings:
             # A task of the user's own may differ in anything. What other tasks are made from is

@@ -26,7 +26,7 @@ from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .example_tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .metrics import label_report, measure, softmax
-from .options import ClassReport, Size, TaskOptions
+from .options import METRICS, ClassReport, Labels, Size, TaskOptions
 from .squad_windows import window_spans
 from .task import Answer, Answers, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
@@ -101,20 +101,43 @@ class Classification(Task[TextExample]):
     max_length: Size = 128
     stride: Size | None = None
     """Tokens from the start of a text's window to the start of the next; None cuts long texts."""
+    metric: str | None = None
+    """Chooses between runs of a user's own table, before the metrics that are always measured."""
     glue: GlueForm | None = None
     """For the tasks of GLUE only."""
     tables = SUFFIXES
 
+    def __post_init__(self) -> None:
+        if self.metric is None:
+            return
+        if self.glue:
+            raise UserError(f"`metric` is for tables of your own; {self.name} has those of GLUE.")
+        suitable = [name for name, metric in METRICS.items() if self._row_has in metric.labels]
+        if self.metric not in suitable:
+            raise UserError(
+                f"`metric` is {self.metric!r}; for rows with {self._row_has} it is one of "
+                f"{', '.join(suitable)}."
+            )
+
+    @property
+    def _row_has(self) -> Labels:
+        if self.has_lists:
+            return "classes"
+        return "a class" if self.labels else "a score"
+
     @property
     def metrics(self) -> tuple[str, ...]:
-        """GLUE's, or those of any table; of lists, over all decisions and as a mean of classes."""
+        """Names of the metrics that are measured; the first one chooses between runs."""
         if self.glue:
             return self.glue.metrics
-        if self.has_lists:
-            return "micro_f1", "macro_f1"
-        if self.labels:
-            return "accuracy", "macro_f1"
-        return "spearman", "pearson"
+        match self._row_has:
+            case "classes":
+                usual = ("micro_f1", "macro_f1")
+            case "a class":
+                usual = ("accuracy", "macro_f1")
+            case "a score":
+                usual = ("spearman", "pearson")
+        return tuple(dict.fromkeys([self.metric or usual[0], *usual]))
 
     def settings(self) -> dict[str, Any]:
         settings = super().settings()
@@ -276,8 +299,8 @@ class Classification(Task[TextExample]):
             num_given_K = len(train) * np.arange(1, len(counts_K) + 1)
             micro_f1_K = 2 * counts_K[ranked_K].cumsum() / (num_given_K + counts_K.sum())
             best = ranked_K[: micro_f1_K.argmax() + 1]
-            # A label that is never given has an F1 of 0.
-            constants = {"micro_f1": np.isin(np.arange(len(counts_K)), best), "macro_f1": True}
+            constants = dict.fromkeys(self.metrics, np.isin(np.arange(len(counts_K)), best))
+            constants["macro_f1"] = True  # a label that is never given has an F1 of 0
         elif self.labels:
             constants = dict.fromkeys(self.metrics, np.bincount(targets).argmax())
             if "f1" in constants:  # of class 1, however rare it is

@@ -14,17 +14,13 @@ from .options import ClassReport
 
 ZERO: Any = 0.0
 """What is undefined counts as 0; scikit-learn's stubs know only words."""
-MAX_CONFUSION = 100
-"""Of more classes no confusion matrix is kept: it would have 10,000 numbers and more."""
 
 
 def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the metric `name` of arrays (N,) of class indices or scores, or bool (N, K): which of
-    the classes each example has.
+    """Return a metric of arrays (N,) of class indices or scores, or bool (N, K): which of the
+    classes each example has. `name` is in `METRICS`.
 
-    It is ``accuracy``, ``f1`` (of class 1 of two), ``macro_f1`` (the mean of the classes'),
-    ``micro_f1`` (of all decisions), ``matthews``, ``pearson`` or ``spearman``; 0 if it is undefined
-    because all predictions or all labels are equal, or there is only one.
+    It is 0 if it is undefined: all predictions or all labels are equal, or there is only one.
     """
     from scipy import stats
     from sklearn import metrics as sklearn_metrics
@@ -44,12 +40,14 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
                 )
             case "matthews":
                 value = sklearn_metrics.matthews_corrcoef(labels, predictions)
-            case _ if len(labels) < 2:
+            case "pearson" | "spearman" if len(labels) < 2:
                 value = 0.0  # SciPy refuses a correlation of one pair
             case "pearson":
                 value = stats.pearsonr(predictions, labels)[0]
-            case _:
+            case "spearman":
                 value = stats.spearmanr(predictions, labels)[0]
+            case _:
+                raise ValueError(f"there is no metric {name!r}")
     value = float(np.asarray(value))
     if math.isnan(value):
         return 0.0
@@ -60,7 +58,7 @@ def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport
     """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix.
 
     `truths` and `answers` are lists (N,) of classes' names, or bool (N, K): which of the K classes
-    each example has; of these there is no matrix.
+    each example has, and then there is no matrix.
     """
     from sklearn import metrics as sklearn_metrics
 
@@ -79,7 +77,7 @@ def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport
             "count": int(count),
         }
     confusion: list[list[int]] = []
-    if labels and len(labels) <= MAX_CONFUSION:
+    if labels and len(labels) <= 100:  # more would be over 10,000 numbers
         matrix_KK = sklearn_metrics.confusion_matrix(truths, answers, labels=labels)
         confusion = np.asarray(matrix_KK).tolist()
     return ClassReport(classes=classes, confusion=confusion)

@@ -1,9 +1,9 @@
-"""What needs no PyTorch: the options that a task is made from, which tasks take them, and the
-figures of each class.
+"""What needs no PyTorch: the options that a task is made from, which tasks take them, metrics, and
+the figures of each class.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -14,6 +14,30 @@ MAX_TASK_SIZE = 1 << 16
 """The most tokens or units that a task's settings may name."""
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
+
+Labels = Literal["a class", "classes", "a score"]
+"""What each row of a user's own table has."""
+
+
+class Metric(NamedTuple):
+    """What is known of a metric besides its value, of which more is better."""
+
+    labels: tuple[Labels, ...]
+    """The tables of the user's own that it can be named for."""
+    is_correlation: bool = False
+    """Whether answers by chance have 0, with a standard error of 1 / sqrt(N)."""
+
+
+METRICS = {
+    "accuracy": Metric(("a class",)),
+    "f1": Metric(()),  # of class 1 of two, which only GLUE says
+    "macro_f1": Metric(("a class", "classes")),  # the mean of the classes'
+    "micro_f1": Metric(("classes",)),  # of all decisions
+    "matthews": Metric(("a class",), is_correlation=True),
+    "pearson": Metric(("a score",), is_correlation=True),
+    "spearman": Metric(("a score",), is_correlation=True),
+}
+"""What `metrics.measure` computes."""
 
 _OWN_DATA = "Your own data (classify)"
 

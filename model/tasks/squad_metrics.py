@@ -35,11 +35,14 @@ def normalize_answer(text: str, metric: Metric = "squad") -> str:
     >>> normalize_answer("《The Art》(1990)", "korquad")
     'the art 1990'
     """
-    if metric == "korquad":
-        text = text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION)
-    else:
-        # In the order of the official script; the other way round, "a.m." would lose its "a".
-        text = _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION))
+    match metric:
+        case "korquad":
+            text = text.translate(_KOREAN_MARKS).lower().translate(_NO_PUNCTUATION)
+        case "squad":
+            # In the order of the official script; the other way round, "a.m." would lose its "a".
+            text = _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION))
+        case _:
+            raise ValueError(f"there is no script {metric!r}")
     return " ".join(text.split())
 
 

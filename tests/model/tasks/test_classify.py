@@ -1,6 +1,7 @@
 """Classes and scores of texts and pairs: what a table defines, the model, answers and metrics."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,32 @@ def test_a_first_row_without_a_label_or_its_column_is_no_reason_to_refuse_the_ot
 
 def classify(path: Path, **options):
     return read_classify([path], TaskOptions(**options))[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "chosen", "names", "refused"),
+    [
+        ("'yes' 'yes' 'no' 'no'", "matthews", ["matthews", "accuracy", "macro_f1"], "f1"),
+        ("0.5 1.5", "pearson", ["pearson", "spearman"], "accuracy"),
+        ("['a','b'] ['a']", "macro_f1", ["macro_f1", "micro_f1"], "accurracy"),
+    ],
+)
+def test_a_metric_that_suits_the_labels_can_be_named_for_ones_own_table(
+    tmp_path, labels, chosen, names, refused
+):
+    lines = [f'{{"text": "x", "label": {label}}}\n' for label in labels.replace("'", '"').split()]
+    path = write(tmp_path / "a.jsonl", "".join(lines))
+    usual = classify(path)
+    task = replace(usual, metric=chosen)
+    examples = list(task.read(path, True))
+    # The first one chooses between runs.
+    assert list(task.baseline(examples, examples)) == list(task.metrics) == names
+    assert restore_task(json.loads(json.dumps(task.settings()))) == task
+    assert "metric" not in usual.settings()
+    with pytest.raises(UserError, match=f"`metric` is '{refused}'.* {chosen}"):
+        replace(task, metric=refused)
+    with pytest.raises(UserError, match=r"`metric`.* sst2"):
+        replace(GLUE["sst2"], metric="accuracy")
 
 
 def test_classes_of_a_table_of_the_users_own(tmp_path):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from clozeworks.model.tasks.metrics import label_report, measure
+from clozeworks.model.tasks.options import METRICS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,13 @@ def test_correlations_equal_their_definitions(pairs):
     assert measure("spearman", predictions, labels) == pytest.approx(
         pearson(ranks(predictions), ranks(labels)), abs=1e-9
     )
+
+
+def test_only_names_of_metrics_have_a_value():
+    labels = np.array([0, 1])
+    assert [measure(name, labels, labels) for name in METRICS] == pytest.approx([1] * len(METRICS))
+    with pytest.raises(ValueError, match="accurracy"):
+        measure("accurracy", labels, labels)
 
 
 def test_the_class_that_counts_in_f1_is_1():
