@@ -161,8 +161,8 @@ class EncoderConfig(ABC):
 
     @abstractmethod
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16
-        (benchmarks/results/2026-11-23-gpu-traced.md).
+        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16: what
+        the generated kernels keep.
         """
 
     @classmethod
