@@ -640,7 +640,7 @@ def measure_experiment(name: str, case: Case, rows: SomeRows, seconds: float) ->
 
     num_rows = case.num_rows * 2 if "65,536" in name else case.num_rows
     batches, all_rows = batches_of(case._replace(num_rows=num_rows), rows, NUM_BATCHES)
-    # Of one shape, as a static graph has.
+    # All have one shape, as for a static graph.
     batches = [update for update in batches if shapes_of(update) == shapes_of(batches[0])]
     tokens = all_rows.lengths.mean() * num_rows
     started = time.perf_counter()

@@ -161,9 +161,7 @@ class EncoderConfig(ABC):
 
     @abstractmethod
     def activation_bytes(self) -> float:
-        """Return the bytes that the backward pass needs of each token, compiled, in bf16 or fp16: what
-        the generated kernels keep.
-        """
+        """Return a token's bytes that the backward pass needs, compiled, in bf16 or fp16."""
 
     @classmethod
     def vocabulary_fields(cls, size: int, pad_id: int, cls_id: int, sep_id: int) -> dict[str, Any]:

@@ -21,9 +21,6 @@ from ..training.device import find_device
 from .model import infer, load_finetuned
 from .results import read_summary
 
-SHARES_OF_EXAMPLES = {"accuracy": 1, "exact_match": 100, "exact": 100}
-"""Metrics with an interval, and the figure if all examples are right."""
-
 
 def evaluate_task(
     directory: str | Path,
@@ -61,6 +58,8 @@ def evaluate_task(
                 f"{file} is a file that this model was trained on: the figures say how well it "
                 "remembers, not how good it is."
             )
+    # Metrics with an interval, and their figure if all examples are right.
+    best_figures = {"accuracy": 1, "exact_match": 100, "exact": 100}
     figures: dict[str, float] = {}
     for prefix, paths in files.items():
         examples = read_labelled(task, paths)
@@ -68,12 +67,12 @@ def evaluate_task(
         report_cut(task, ", ".join(map(str, paths)), num_cut(features), len(examples))
         outputs = infer(finetuned.model, features, finetuned.inference)
         scores = task.scores(outputs, features, examples)
-        # Of the constant answer that is best for these very examples.
+        # Their own best constant answer: the training examples are not at hand.
         constant = task.baseline(examples, examples)
         baseline = {name: constant[name] for name in scores if name in constant}
         figures[f"{prefix}examples"] = len(examples)
         figures |= prefixed(prefix, scores) | prefixed(f"{BASELINE}{prefix}", baseline)
-        for name, whole in SHARES_OF_EXAMPLES.items():
+        for name, whole in best_figures.items():
             # Words of a sentence are no independent examples.
             if name in scores and not isinstance(task, WordTagging):
                 num_right = round(scores[name] / whole * len(examples))

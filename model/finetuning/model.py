@@ -25,9 +25,6 @@ from ..training.device import fetch, one_behind, trim_memory
 from ..training.graphs import Inference, fill_to, make_inference
 from .config import FinetuneConfig
 
-TOKENS_PER_BATCH = 8192
-ROWS_PER_BATCH = 256
-
 
 def make_model(task: Task, checkpoint: Checkpoint, config: FinetuneConfig, seed: int) -> TaskModel:
     """Return the encoder of `checkpoint`, on the CPU, with a new head."""
@@ -107,8 +104,11 @@ def load_finetuned(
 
 
 @torch.inference_mode()
-def infer(model: TaskModel, features: Sequence[Feature], inference: Inference) -> list[np.ndarray]:
-    """Return the head's outputs for each feature, float32, in order, without dropout.
+def infer(
+    model: TaskModel, features: Sequence[Feature], inference: Inference, most_tokens: int = 8192
+) -> list[np.ndarray]:
+    """Return the head's outputs for each feature, float32, in order, without dropout, of about
+    `most_tokens` at once.
 
     The precision is the device's default, so that thresholds tuned on dev hold for `predict`.
     """
@@ -123,7 +123,7 @@ def infer(model: TaskModel, features: Sequence[Feature], inference: Inference) -
     was_training = model.training
     model.eval()
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    launched = map(launch, _batches(features, width))
+    launched = map(launch, _batches(features, width, most_tokens))
     for number, (indices, values) in enumerate(one_behind(launched)):
         for index, value in zip(indices, values, strict=True):
             if model.per_token:
@@ -135,8 +135,9 @@ def infer(model: TaskModel, features: Sequence[Feature], inference: Inference) -
     return outputs
 
 
-def _batches(features: Sequence[Feature], step: int) -> Iterator[list[int]]:
+def _batches(features: Sequence[Feature], step: int, most_tokens: int) -> Iterator[list[int]]:
     """Yield batches of indices of features of similar length, filled to a multiple of `step`."""
+    most_rows = 256  # of texts of a few words, each of which has outputs of its own
     order = sorted(range(len(features)), key=lambda index: features[index].length)
     if step > 1:
         order.reverse()  # the first is the longest: a width has batches of one size
@@ -144,6 +145,6 @@ def _batches(features: Sequence[Feature], step: int) -> Iterator[list[int]]:
     while start < len(order):
         # Otherwise it is only a lower bound of the batch's longest: the size is a guess.
         width = step * divide_up(features[order[start]].length, step)
-        size = min(ROWS_PER_BATCH, TOKENS_PER_BATCH // width + 1)
+        size = min(most_rows, most_tokens // width + 1)
         yield order[start : start + size]
         start += size

@@ -24,12 +24,8 @@ IDENTITY = "finetune.json"
 SUMMARY = "summary.json"  # as in `training.run`, which needs torch
 RUNS = "runs"
 RESULTS = "results.csv"
-FIRST_COLUMNS = ("task", "variant", "checkpoint", "seed", "learning_rate", "batch_size", "epochs")
-LAST_COLUMN = "seconds"
 IN_PERCENT = ("squad",)
 """Tasks whose official script reports percent; the metrics of the others are fractions."""
-NOT_SCORES = ("total", "_thresh")
-"""Suffixes of values that SQuAD 2.0's script reports among its metrics but that are not scores."""
 ADVICE = "Delete it and rerun `clozeworks finetune`; it resumes."
 
 
@@ -74,10 +70,10 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
     scores: Annotated[dict[str, int | float], Meta(min_length=1)]
     """The first one chooses between runs."""
     dev_classes: ClassReport
-    """Of the first dev set."""
+    """Figures on the first dev set."""
     seconds: float
     last_scores: dict[str, int | float] = {}
-    """Of the last measurement: `scores` are of the best, which luck has helped."""
+    """What was measured last: `scores` are the best, which luck has helped."""
 
     @property
     def score(self) -> float:
@@ -106,12 +102,12 @@ class FinetuneSummary(TypedDict):
     best: dict[str, Any]
     """The best run's hyperparameters, ``step``, ``tuned`` and ``scores``, as in `RunSummary`."""
     dev_classes: dict[str, Any]
-    """Of the best run, on the first dev set."""
+    """How the best run answers each class of the first dev set."""
     runs: Count
     median: float
-    """Of the runs with the hyperparameters of the best, which differ by their seeds."""
+    """The middle score, as `lowest` and `highest` are the ends, of the runs that differ from the
+    best by their seeds alone."""
     lowest: float
-    """Of these, as `highest`."""
     highest: float
     degenerate_runs: Count
     """Runs within one standard error of a constant answer, by the first metric."""
@@ -125,9 +121,9 @@ class FinetuneSummary(TypedDict):
     dev_examples_cut: Count
     held_out: bool
     test_digest: str
-    """Of the test files whose predictions lie in ``test/``."""
+    """Says which test files have their predictions in ``test/``."""
     train_digests: list[str]
-    """Of each training file; none of a data set of the Hub."""
+    """One for each training file; a data set of the Hub has none."""
 
 
 def read_summary(directory: Path) -> FinetuneSummary | None:
@@ -163,9 +159,10 @@ def best_of(runs: Sequence[RunSummary]) -> RunSummary:
 def results_table(runs: Sequence[RunSummary]) -> bytes:
     """Return the content of ``results.csv``: a line per run."""
     text = io.StringIO()
+    hyperparameters = ("seed", "learning_rate", "batch_size", "epochs")
     writer = csv.DictWriter(
         text,
-        [*FIRST_COLUMNS, *runs[0].scores, LAST_COLUMN],
+        ["task", "variant", "checkpoint", *hyperparameters, *runs[0].scores, "seconds"],
         extrasaction="ignore",  # what was tuned, which only some tasks have
         lineterminator="\n",
     )
@@ -189,7 +186,7 @@ class ResultLine:
     metric: str
     runs: int
     learning_rate: float
-    """Of the best run by the first metric."""
+    """The one of the best run by the first metric."""
     seeds: int
     """Runs with the hyperparameters of the best: the median, best and spread are theirs."""
     finished: bool
@@ -232,7 +229,8 @@ def _lines(
     factor = 1 if best.task in IN_PERCENT else 100
     # Seeds say how far luck goes; another rate is another recipe.
     seeds = [run for run in runs if run.recipe == best.recipe]
-    metrics = [name for name in best.scores if not name.endswith(NOT_SCORES)]
+    # SQuAD 2.0's script reports counts and thresholds among its metrics.
+    metrics = [name for name in best.scores if not name.endswith(("total", "_thresh"))]
     for metric in metrics:
         # Rounded so that 0.28 does not become 28.000000000000004.
         values = [round(factor * run.scores[metric], 6) for run in seeds]

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -64,27 +64,19 @@ from .setup import FinetuneSetup
 
 METRICS = ("step", "split", "learning_rate", "loss", "gradient_norm")
 SPEED = ("step", "examples_per_second", "tokens_per_second", "data_wait", "peak_memory_gb")
-WARMUP_SHARE = 0.1
-"""Of the steps: the learning rate rises; then it falls to 0."""
-CORRECTED_FROM = 1e-4
-"""Learning rate from which Adam's moments are corrected for their start at 0: uncorrected updates
-are up to 6.5 times as large, and a published encoder learns nothing at 3e-4.
-"""
-REPORT_EVERY = 10
 CHECKPOINT_MINUTES = 5.0
-POOL_BATCHES = 16
-LEFT_TO_RIGHT = "left-to-right"
+"""A kill costs at most so much work."""
 
 
 def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.ndarray]:
     """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every
     row once.
 
-    Rows are shuffled, sorted by length within pools of `POOL_BATCHES` batches, and then the batches
-    are shuffled: a batch has rows of similar length and so little padding, but each epoch has other
+    Rows are shuffled, sorted by length within pools of 16 batches, and then the batches are
+    shuffled: a batch has rows of similar length and so little padding, but each epoch has other
     batches.
     """
-    pool_rows = POOL_BATCHES * batch_size
+    pool_rows = 16 * batch_size
     for epoch in count():
         rng = rng_for(seed, "finetune", "order", epoch)
         order = rng.permutation(len(lengths))
@@ -216,7 +208,9 @@ class FinetuneWork(Work):
     def _make_updater(self) -> Updater:
         """Return a new updater, or that of the run before with these weights, for its graphs."""
         seed = (self.run.seed, "finetune", "dropout")
-        corrects = self.run.learning_rate >= CORRECTED_FROM
+        # Uncorrected for the moments' start at 0, Adam's updates are up to 6.5 times as large, and
+        # a published encoder learns nothing at 3e-4.
+        corrects = self.run.learning_rate >= 1e-4
         if self.setup.updaters:
             updater = self.setup.updaters[0]
             updater.start_over(self.model, seed, corrects=corrects)
@@ -245,17 +239,25 @@ class FinetuneWork(Work):
 
     def make_batch(self, step: int) -> FinetuneBatch:
         features = [self.setup.train[row] for row in self._order[step]]
-        asked = self.config.micro_batch_size
-        width = fill_to(self.updater.graphs, self.model.encoder.config.num_positions)
-        batches = micro_batches(features, self.ranks, asked, self._most_tokens, width)
-        num_tokens = sum(feature.length for feature in features)
-        return FinetuneBatch(batches, len(features), num_tokens)
+        num_positions = self.model.encoder.config.num_positions
+        batches = micro_batches(
+            features,
+            self.ranks,
+            asked=self.config.micro_batch_size,
+            most_tokens=self._most_tokens,
+            fill_to=fill_to(self.updater.graphs, num_positions),
+        )
+        return FinetuneBatch(
+            batches,
+            num_examples=len(features),
+            num_tokens=sum(feature.length for feature in features),
+        )
 
     def rate(self) -> float:
         return self._rate_at(self.step)
 
     def _rate_at(self, step: int) -> float:
-        warmup_steps = round(WARMUP_SHARE * self.num_steps)
+        warmup_steps = round(0.1 * self.num_steps)  # as in google-research/bert
         return learning_rate(step, self.run.learning_rate, warmup_steps, self.num_steps)
 
     def count(self, batch: FinetuneBatch) -> None:
@@ -264,7 +266,7 @@ class FinetuneWork(Work):
 
     @property
     def _is_reported(self) -> bool:
-        return self.is_over or self.step % REPORT_EVERY == 0
+        return self.is_over or self.step % 10 == 0  # as `show` promises
 
     @property
     def _is_evaluated(self) -> bool:
@@ -388,25 +390,29 @@ class FinetuneWork(Work):
         """Write a model with ``task.json``, and the answers to the dev examples in ``dev/``."""
         save_model(folder, *model_files(self.model, self.task, self.setup.checkpoint))
         write_json(folder / TASK, task_settings(self.task))
-        (folder / "dev").mkdir()
+        dev = folder / "dev"
+        dev.mkdir()
         for prefix, examples in self.setup.splits.dev.items():
             split = DEV_SETS[prefix]
             answers = self.answers(prefix)
-            with (folder / "dev" / f"{split}.jsonl").open("w", encoding="utf-8") as file:
-                for answer, example in zip(answers, examples, strict=True):
-                    line = {**self.task.texts(example), **answer}
-                    line.pop("n_best", None)  # of SQuAD, in a file of its own
-                    line["truth"] = self.task.truth(example)
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            with (dev / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+                for example, answer in zip(examples, answers, strict=True):
+                    file.write(self._answer_line(example, answer))
             for name, content in self.task.official(answers, examples, split).items():
-                (folder / "dev" / name).write_bytes(content)
+                (dev / name).write_bytes(content)
+
+    def _answer_line(self, example: Any, answer: Answer) -> str:
+        values = self.task.texts(example) | answer
+        values.pop("n_best", None)  # SQuAD has it in a file of its own
+        values["truth"] = self.task.truth(example)
+        return json.dumps(values, ensure_ascii=False) + "\n"
 
     def summary(self) -> RunSummary:
         """Return the summary of the finished run."""
         checkpoint = self.setup.checkpoint.name
         given = self.setup.task.settings()
         settings = self.task.settings().items()
-        direction = LEFT_TO_RIGHT if self.model.encoder.config.is_decoder else ""
+        direction = "left-to-right" if self.model.encoder.config.is_decoder else ""
         return RunSummary(
             **structs.asdict(self.run),
             task=self.task.name,

@@ -31,11 +31,11 @@ class FinetuneSetup:
     dev: dict[str, list[Feature]]
     """By the prefix of the metrics' names, as the dev examples."""
     updaters: list[Updater] = field(default_factory=list[Updater])
-    """Of the run before, if its updates were captured as CUDA graphs."""
+    """The one of the run before, if its updates were captured as CUDA graphs."""
 
     @property
     def task(self) -> Task:
-        """The task."""
+        """What the runs train for."""
         return self.splits.task
 
     @cached_property
@@ -69,7 +69,7 @@ def set_up(
     tokenizer = checkpoint.text_tokenizer(task.max_length)
     dev = {prefix: task.encode(examples, tokenizer) for prefix, examples in splits.dev.items()}
     encoded = task.encode(splits.train, tokenizer)
-    # Of SQuAD for instance, a question whose answer is not where the file says has no target.
+    # A question of SQuAD, for instance, has no target if its answer is not where the file says.
     train = [feature for feature in encoded if feature.target is not None]
     if not train:
         raise UserError(

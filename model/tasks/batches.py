@@ -50,7 +50,7 @@ class TaskBatch(NamedTuple):
     target: Tensor | None
     """As in `Feature`, with a leading dimension B; None without labels."""
     share: Tensor | None = None
-    """Of the targets of the update that this batch is a part of, scalar; None if it has none."""
+    """How much of its update's targets the batch has, scalar; None if it has none."""
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
@@ -120,7 +120,7 @@ def make_batch(features: Sequence[Feature], fill_to: int = 1) -> TaskBatch:
         target = torch.stack(targets)
     elif targets:
         target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
-        # Of tokens, not the two ends of an answer, nor several labels, which are floats.
+        # Targets of tokens, not the two ends of an answer, nor several labels, which are floats.
         if not target.is_floating_point() and target.shape[1] == lengths_B1.max():
             target = F.pad(target, (0, width - target.shape[1]), value=IGNORED)
     return TaskBatch(

@@ -31,10 +31,6 @@ from .squad_windows import window_spans
 from .task import Answer, Answers, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
 TEXT_COLUMNS = ("text", "sentence")
-MAX_CLASSES = 5000
-"""Of lists of labels; more are a mistake: the words of a text instead of its labels."""
-MAX_BASELINE_TEXTS = 20_000
-"""Of more training texts a part is enough for the model of words, which should be quick."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -294,7 +290,7 @@ class Classification(Task[TextExample]):
         if self.has_lists:
             counts_K = targets.sum(0)
             ranked_K = np.argsort(-counts_K, kind="stable")
-            # Of the j most frequent labels, for each j: twice the right ones, divided by the number
+            # The F1 of the j most frequent labels, for each j: twice the right ones, by the number
             # of those given and of the true ones.
             num_given_K = len(train) * np.arange(1, len(counts_K) + 1)
             micro_f1_K = 2 * counts_K[ranked_K].cumsum() / (num_given_K + counts_K.sum())
@@ -313,12 +309,17 @@ class Classification(Task[TextExample]):
             for name, constant in constants.items()
         }
 
-    def word_baseline(self, train: Examples, examples: Examples) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF, for one class a single text."""
+    def word_baseline(
+        self, train: Examples, examples: Examples, most_texts: int = 20_000
+    ) -> Scores:
+        """Return the metrics of logistic regression on TF-IDF, for one class a single text.
+
+        It should be quick, so of more than `most_texts` to train on some are left out.
+        """
         if not self.labels or self.text_pair or self.has_lists:
             return {}
         # A file may be sorted by class, so the examples are taken from all over it.
-        some = train[:: math.ceil(len(train) / MAX_BASELINE_TEXTS)]
+        some = train[:: math.ceil(len(train) / most_texts)]
         classes = [example.target for example in some]
         if len(set(classes)) < 2:
             return {}
@@ -431,7 +432,7 @@ def _classes(names_by_row: Sequence[list[str]], has_lists: bool, where: str) -> 
     names = set(chain.from_iterable(names_by_row))
     are_numbers = all(map(_NUMBER.fullmatch, names))
     if has_lists:
-        most = MAX_CLASSES
+        most = 5000  # more are a mistake: the words of a text instead of its labels
         labels = sorted(names)
         # The numbers of a vector would be taken for the classes' names.
         lengths = set(map(len, names_by_row))

@@ -51,10 +51,13 @@ from .tagged import Entity, Sentence, bio_tags
 DOCUMENT_START = "-DOCSTART-"
 TABLES = (".json", ".jsonl", ".parquet")
 WORD_COLUMNS = ("tokens", "words")
-SPAN_COLUMNS = ("spans", "entities", "label", "labels")
-# The blocks that google-research's BERT cuts at each character.
-_IDEOGRAPHS = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
-_WORDS = Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPHS), "isolated")])
+_WORDS = Steps(
+    [
+        BertPreTokenizer(),
+        # The blocks of ideographs that google-research's BERT cuts at each character.
+        Split(Regex("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"), "isolated"),
+    ]
+)
 
 
 class TagForm(NamedTuple):
@@ -264,7 +267,7 @@ def _sentence_of_spans(row: TableRow, labelled: bool, oddities: Counter[str]) ->
         return sentence
     if row.values.get("answer") in ("reject", "ignore"):  # Prodigy's
         raise UnusableRowError(row.where, "the annotator refused it", "refused by an annotator")
-    values = row.value(*SPAN_COLUMNS)
+    values = row.value("spans", "entities", "label", "labels")
     if not isinstance(values, list):
         raise UserError(f"{row.where}: the spans are {shown(values)}, not a list.")
     return with_spans(sentence, [_span(value, row.where) for value in values], oddities)

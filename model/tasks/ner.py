@@ -219,7 +219,7 @@ class EntityRecognition(WordTagging):
 
     form = ENTITY_TAGS
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """Of the entities, in order."""
+    """Types of entities, in order."""
     max_length: Size = 128
     from_texts: bool = False
     """Whether the training data are texts with spans: plain texts are then cut into words as they

@@ -29,11 +29,9 @@ _READERS: dict[str, Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any
     "ner": read_ner,
     "pos": read_pos,
 }
-"""Of training files, which define these tasks."""
+"""What reads the training files of the tasks that they define."""
 DEV_SETS = {"": "dev", "mismatched_": "dev_mismatched"}
 """By the prefix of their metrics; MNLI has two."""
-_NAMES = {"train": "train", "dev": "dev|validation|valid|val|testa", "test": "test|testb"}
-"""Of the files of each split: alternatives of a regular expression."""
 _WORDS = {
     # As the beginning of a word, such as "devset" or "17dev"; "val" begins too many, like "values".
     "train": re.compile("(?<![a-z])train"),
@@ -105,6 +103,7 @@ def single_file(data: Path) -> Path | None:
 
 
 def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+    names = {"train": "train", "dev": "dev|validation|valid|val|testa", "test": "test|testb"}
     named: dict[str, list[Path]] = {}
     containing: dict[str, list[Path]] = {}
     for file in files:
@@ -113,7 +112,7 @@ def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
             continue
         # MNLI has dev_matched and dev_mismatched.
         name = file.stem.lower().removesuffix("_matched").removesuffix("_mismatched")
-        is_name = re.fullmatch(_NAMES[split.removesuffix("_mismatched")], name)
+        is_name = re.fullmatch(names[split.removesuffix("_mismatched")], name)
         (named if is_name else containing).setdefault(split, []).append(file)
     return containing | named
 

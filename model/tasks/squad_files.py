@@ -11,9 +11,6 @@ from ...pipeline.parsing import convert_values, decode_json, describe_fault
 from .example_tables import check_file, is_hub, read_rows
 from .squad_metrics import Version
 
-MIN_ARTICLES = 10
-"""With this many, whole articles are held out for development; with fewer, single passages."""
-_VERSIONS: dict[str, Version] = {"1": "1.1", "2": "2.0"}
 _UTF8_BOM = b"\xef\xbb\xbf"
 TABLES = (".jsonl", ".parquet")
 
@@ -125,10 +122,12 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
                     record.title = article.title
                     record.context = passage.context
                     records.append(record)
-    # Questions on one article are alike, so they must not be both trained on and held out.
-    groups_are_articles = len({str(record.title) for record in records}) >= MIN_ARTICLES
+    # Questions on one article are alike, so they must not be both trained on and held out. Fewer
+    # than ten articles cannot be divided evenly, so then single passages are held out.
+    groups_are_articles = len({str(record.title) for record in records}) >= 10
     # "1.1" and "v2.0" in SQuAD, "KorQuAD_v1.0_train" in KorQuAD, whose version is left unknown.
-    version = _VERSIONS.get(name.removeprefix("v")[:1])
+    versions: dict[str, Version] = {"1": "1.1", "2": "2.0"}
+    version = versions.get(name.removeprefix("v")[:1])
     questions: dict[str, Question] = {}
     for record in records:
         where = f"{path}, question {record.id}"

@@ -24,7 +24,7 @@ class Sentence(NamedTuple):
     text: str | None = None
     """That the words were cut from; None if the words were given."""
     offsets: tuple[tuple[int, int], ...] = ()
-    """Of each word in `text`: its first character, and one past its last."""
+    """Where each word lies in `text`: its first character, and one past its last."""
 
     def spaced(self) -> list[bool]:
         """Return, for each word, whether a space stands before it; given words all have one."""

@@ -65,7 +65,7 @@ class TaskModel(nn.Module, ABC):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder."""
+        """The one child that is an encoder."""
         (encoder,) = (child for child in self.children() if isinstance(child, Encoder))
         return encoder
 
@@ -129,9 +129,9 @@ class Task(ABC, Generic[ExampleT]):
     name: str
     """On the command line."""
     max_length: int
-    """Of a row, in tokens."""
+    """The longest row in tokens."""
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
-    """Of its files; empty for any."""
+    """What its files end in; empty for any."""
     tables: ClassVar[tuple[str, ...]] = ()
     """Suffixes of files with a row for each example, in order, whose columns predictions keep."""
     pipeline: ClassVar[str] = "text-classification"

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch.utils._triton import has_triton
 
 from ...pipeline.errors import RunError, UserError
 from ...pipeline.memory import trim_heap
+from ..config import Device
 from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 
@@ -51,28 +52,22 @@ PEAK_FLOPS = {
     "V100": 125e12,
     "T4": 65e12,
 }
-OTHER_CHIPS = {"MIG", "Laptop", "D"}
-"""Words that tell a part of a GPU, or a smaller chip, from the one with the same name."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 UNTESTED = ("mps", "xpu")
 """Used only if the user names them."""
 MICRO_BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 """The most tokens computed at once unless the user sets a micro-batch size; padding counts."""
-STATE_BYTES = 16
-"""Of a parameter in training: its weight, its gradient and Adam's two averages, in fp32."""
-ACTIVATION_SHARE = 0.6
-"""Of the memory beside the parameters' state, for what the backward pass needs; the rest is for
-kernels that are not compiled, and for what lies between two of them.
-"""
 OUT_OF_MEMORY = re.compile(
     "allocate memory|CUBLAS_STATUS_ALLOC_FAILED|out of memory|could not create a primitive$"
 )
 """In the errors of a CPU, of cuBLAS, NCCL and oneDNN, which have no class of their own."""
-TRIM_EVERY = 10
 
 
 def find_device(name: str) -> torch.device:
     """Return the device for ``auto``, ``cpu``, ``cuda``, ``mps`` or ``xpu``."""
+    names = get_args(Device)
+    if name not in names:
+        raise UserError(f"`device` is {name!r}; give one of {', '.join(names)}.")
     if name == "cpu":
         return torch.device("cpu")
     if name in UNTESTED:
@@ -182,7 +177,10 @@ def tokens_at_once(config: EncoderConfig, device: torch.device) -> int:
         return MICRO_BATCH_TOKENS["cpu"]
     tokens = MICRO_BATCH_TOKENS["cuda"]
     memory = torch.cuda.get_device_properties(device).total_memory
-    available = ACTIVATION_SHARE * (memory - STATE_BYTES * config.num_parameters())
+    # Weight, gradient and Adam's two averages of each parameter, in fp32.
+    state_bytes = 16 * config.num_parameters()
+    # The rest is for kernels that are not compiled, and for what lies between two of them.
+    available = 0.6 * (memory - state_bytes)
     while tokens > 1024 and tokens * config.activation_bytes() > available:
         tokens //= 2
     return tokens
@@ -204,7 +202,8 @@ def peak_flops(device: torch.device) -> float | None:
         return None
     # Whole words, such as those of "NVIDIA A100-SXM4-80GB": "L4" is a part of "L40S", too.
     words = set(torch.cuda.get_device_name(device).replace("-", " ").split())
-    if words & OTHER_CHIPS:
+    # A part of a GPU, or a smaller chip, has the name of the whole one and such a word.
+    if words & {"MIG", "Laptop", "D"}:
         return None
     for name, flops in PEAK_FLOPS.items():
         if words.issuperset(name.split()):
@@ -248,7 +247,7 @@ def trim_memory(device: torch.device, step: int) -> None:
     and fragment it: without trimming, fine-tuning a 6 x 384 model on SQuAD grew to 8.6 GB. Trimming
     costs 3% of the time.
     """
-    if device.type == "cpu" and step % TRIM_EVERY == 0:
+    if device.type == "cpu" and step % 10 == 0:
         trim_heap()
 
 

@@ -20,12 +20,6 @@ from torch import Tensor
 from ..notices import print_notice
 from .device import autocast, pinned_attention, product_dtype, uncompiled
 
-MOST_GRAPHS = 12
-MOST_SEEN = 1000
-"""Shapes that are remembered: padded rows have another one in nearly every batch."""
-UNUSED_FOR = 200
-"""Runs after which a graph that was not replayed makes room for another."""
-
 
 class CaptureError(RuntimeError):
     """What a GPU computes for a batch cannot be captured."""
@@ -96,13 +90,29 @@ class _Graph:
 
 
 class Graphs:
-    """Graphs by what they compute and by the shapes that it is computed for."""
+    """Graphs by what they compute and by the shapes that it is computed for.
 
-    def __init__(self, recorder: Recorder, device: torch.device) -> None:
+    At most `most_graphs` are kept; one that was not replayed in `unused_for` runs makes room for
+    another. At most `most_seen` shapes are remembered: padded rows have another one in nearly every
+    batch.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        device: torch.device,
+        *,
+        most_graphs: int = 12,
+        unused_for: int = 200,
+        most_seen: int = 1000,
+    ) -> None:
         self.num_runs = 0
         self.num_replays = 0
         self._recorder = recorder
         self._device = device
+        self._most_graphs = most_graphs
+        self._unused_for = unused_for
+        self._most_seen = most_seen
         self._graphs: dict[Hashable, _Graph] = {}
         self._seen: set[Hashable] = set()
         self.works = True
@@ -125,7 +135,7 @@ class Graphs:
         graph = self._graphs.get(key)
         if graph is None and self.works and key in self._seen and self._has_room():
             graph = self._capture(key, compute, batch)
-        if len(self._seen) >= MOST_SEEN:
+        if len(self._seen) >= self._most_seen:
             self._seen.clear()
         self._seen.add(key)
         if graph is None:
@@ -159,10 +169,10 @@ class Graphs:
         self._graphs.clear()
 
     def _has_room(self) -> bool:
-        if len(self._graphs) < MOST_GRAPHS:
+        if len(self._graphs) < self._most_graphs:
             return True
         oldest = min(self._graphs, key=lambda key: self._graphs[key].last_run)
-        if self.num_runs - self._graphs[oldest].last_run <= UNUSED_FOR:
+        if self.num_runs - self._graphs[oldest].last_run <= self._unused_for:
             return False
         del self._graphs[oldest]
         return True

@@ -25,7 +25,7 @@ class Work(ABC):
     state: Any
     """What a checkpoint remembers; its ``step`` is the number of updates done."""
     num_steps: Any
-    """Of the whole training; None if a budget of hours ends by the clock."""
+    """Those of the whole training; None if a budget of hours ends by the clock."""
 
     @property
     def step(self) -> int:

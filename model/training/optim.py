@@ -6,8 +6,6 @@ import torch
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
-BETAS = (0.9, 0.999)
-EPS = 1e-6
 WEIGHT_DECAY = 0.01
 MAX_GRADIENT_NORM = 1.0
 # From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer
@@ -44,7 +42,9 @@ def make_optimizer(
         {"params": not_decayed, "weight_decay": 0.0},
     ]
     # The rate is set before each update.
-    optimizer = AdamW(groups, lr=0.0, betas=BETAS, eps=EPS, fused=True, capturable=capturable)
+    optimizer = AdamW(
+        groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True, capturable=capturable
+    )
     if capturable:
         rate = torch.zeros((), device=decayed[0].device)
         for group in optimizer.param_groups:

@@ -21,14 +21,6 @@ from .device import UNTESTED, find_device
 
 # As in DistributedDataParallel: large enough for the bandwidth, and small enough to start early.
 BUCKET_BYTES = 25 << 20
-SHARED = (
-    "Run the same command on all machines, on directories that all of them share; a remote "
-    "`output` works only with one torchrun on one machine."
-)
-MEETING = timedelta(minutes=10)
-TELL_AFTER_S = 10.0
-TIMEOUT = timedelta(hours=2)
-"""How long ranks wait for the first one, which alone predicts the test files."""
 
 
 class Ranks(NamedTuple):
@@ -76,7 +68,9 @@ class Ranks(NamedTuple):
                 here = f"{first_value} on rank 0 ({first_host})"
                 there = f"{rank_facts[name]} on rank {rank} ({host})"
                 raise UserError(
-                    f"The processes were not started alike: {name} is {here}, but {there}. {SHARED}"
+                    f"The processes were not started alike: {name} is {here}, but {there}. Run the "
+                    "same command on all machines, on directories that all of them share; a remote "
+                    "`output` works only with one torchrun on one machine."
                 )
 
     @contextmanager
@@ -139,19 +133,24 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     # NCCL gathers objects through the current GPU, which is GPU 0 in every process by default.
     is_gpu = device.type == "cuda"
     with torch.cuda.device(device) if is_gpu else nullcontext():
-        _meet("nccl" if is_gpu else "gloo", num_ranks)
+        meet("nccl" if is_gpu else "gloo", num_ranks)
         try:
             yield Ranks(dist.get_rank(), num_ranks, device)
         finally:
             dist.destroy_process_group()
 
 
-def _meet(backend: str, num_ranks: int) -> None:
-    """Wait until all ranks are there; raise `RunError` if they are not within `MEETING`."""
+def meet(
+    backend: str,
+    num_ranks: int,
+    patience: timedelta = timedelta(minutes=10),
+    tell_after_s: float = 10.0,
+) -> None:
+    """Wait until all ranks are there; raise `RunError` if they are not within `patience`."""
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     waited_for = f"{num_ranks} processes to meet at {address}"
     line = f"Rank {os.environ.get('RANK')} is waiting for {waited_for}."
-    timer = threading.Timer(TELL_AFTER_S, lambda: print(line, file=sys.stderr))
+    timer = threading.Timer(tell_after_s, lambda: print(line, file=sys.stderr))
     timer.daemon = True
     timer.start()
     # Python's handlers of signals would run only once the ranks have met.
@@ -160,9 +159,13 @@ def _meet(backend: str, num_ranks: int) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             handlers[number] = signal.signal(number, signal.SIG_DFL)
     try:
-        store, rank, _ = next(rendezvous("env://", timeout=MEETING))
+        store, rank, _ = next(rendezvous("env://", timeout=patience))
         dist.init_process_group(
-            backend, store=store, rank=rank, world_size=num_ranks, timeout=TIMEOUT
+            backend,
+            store=store,
+            rank=rank,
+            world_size=num_ranks,
+            timeout=timedelta(hours=2),  # the first rank alone predicts the test files
         )
     except (dist.DistNetworkError, dist.DistStoreError) as error:
         reason = str(error).partition("\n")[0]

@@ -17,9 +17,6 @@ from ..notices import print_notice
 
 T = TypeVar("T")
 
-MOST_WAITING = 2
-"""Snapshots in memory at once: the best model, and a checkpoint of the same step."""
-
 
 def use_threads(recorded: int | None, device: torch.device) -> int | None:
     """Compute with as many threads as the run did so far, `recorded`, and return their number.
@@ -92,9 +89,10 @@ class SnapshotWriter:
 
     def submit(self, write: Callable[[T], None], values: T) -> None:
         """Call `write` in the thread with a copy of `values`, tensors nested in any way."""
-        # At most `MOST_WAITING` snapshots are in memory; errors of finished writes are raised here.
+        # At most two snapshots are in memory, the best model and a checkpoint of the same step;
+        # errors of finished writes are raised here.
         while self._pending:
-            has_room = len(self._pending) < MOST_WAITING
+            has_room = len(self._pending) < 2
             if has_room and not self._pending[0].done():
                 break
             self._pending.popleft().result()

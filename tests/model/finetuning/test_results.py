@@ -78,7 +78,7 @@ def folder(tmp_path: Path) -> Path:
     )
     own = {"task": "classify", "checkpoint": "runs/base"}
     write_results(tmp_path / "own", own, [(5e-5, {"macro_f1": 0.28})], None)
-    # Of `pretrain`: no runs in it.
+    # One of `pretrain` has no runs in it.
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text('{"status": "finished"}')
     return tmp_path

@@ -30,13 +30,12 @@ def test_a_damaged_task_is_reported(tmp_path, content):
         read_task(write(tmp_path / "task.json", content))
 
 
-def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too(monkeypatch):
+def test_the_words_of_a_file_sorted_by_class_are_a_baseline_too():
     classes = [0] * 9 + [1] * 9
     texts = [f"it was {('bad', 'good')[label]}" for label in classes]
     train = [TextExample(text, None, label) for text, label in zip(texts, classes, strict=True)]
-    assert GLUE["sst2"].word_baseline(train, train) == {"accuracy": 1.0}
-    monkeypatch.setattr("clozeworks.model.tasks.classify.MAX_BASELINE_TEXTS", 9)
-    assert GLUE["sst2"].word_baseline(train, train) == {"accuracy": 1.0}
+    for most_texts in (18, 9):
+        assert GLUE["sst2"].word_baseline(train, train, most_texts) == {"accuracy": 1.0}
 
 
 def test_the_constant_answer_with_most_f1_is_the_positive_class():

@@ -179,7 +179,7 @@ def test_repeats_and_contradictions_are_counted():
         "no model can learn both.",
         "1 of 2 dev examples are training examples too, which flatters the scores.",
     ]
-    # Of scores, and sets of labels, too.
+    # So are those of scores, and of sets of labels.
     scores = Classification(name="stsb", text=("text",))
     assert repeats_of(scores, train, dev) == ["2", "3", "1"]
     labels = Classification(name="classify", text=("text",), labels=("a", "b"), has_lists=True)

@@ -211,11 +211,9 @@ def test_nothing_of_a_failed_attempt_is_in_memory_when_it_is_repeated(failing: i
     assert len(kept) == 3 and updater.graphs is not None and not updater.graphs.works
 
 
-def test_few_graphs_are_kept_those_in_use(monkeypatch):
-    monkeypatch.setattr(graphs_module, "MOST_GRAPHS", 2)
-    monkeypatch.setattr(graphs_module, "UNUSED_FOR", 6)
+def test_few_graphs_are_kept_those_in_use():
     recorder = Calling()
-    graphs = Graphs(recorder, CPU)
+    graphs = Graphs(recorder, CPU, most_graphs=2, unused_for=6)
 
     def run(size: int) -> None:
         result = graphs.run("sum", lambda rows: rows.values_BD.sum()[None], Rows(
@@ -243,9 +241,8 @@ def test_micro_batches_with_other_numbers_of_targets_share_a_graph():
     assert graphs.figures() == "1 kept, 87.5% replayed"
 
 
-def test_shapes_that_come_once_are_forgotten(monkeypatch):
-    monkeypatch.setattr(graphs_module, "MOST_SEEN", 5)
-    graphs = Graphs(Calling(), CPU)
+def test_shapes_that_come_once_are_forgotten():
+    graphs = Graphs(Calling(), CPU, most_seen=5)
     for size in (*range(1, 21), 20, 20):
         graphs.run("total", lambda rows: rows.total[None], Rows(torch.ones(size), torch.ones(())))
     assert len(graphs._seen) <= 5 and graphs.num_replays == 2
@@ -277,17 +274,16 @@ def test_a_second_training_uses_the_graphs_of_the_first():
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_outputs_by_graphs_are_those_of_today(failing: int, monkeypatch, capsys):
-    monkeypatch.setattr("clozeworks.model.finetuning.model.TOKENS_PER_BATCH", 100)
-    # Of few positions: rows are not filled beyond them.
+def test_outputs_by_graphs_are_those_of_today(failing: int, capsys):
+    # The encoder has few positions: rows are not filled beyond them.
     config = ModelConfig.named("tiny", vocab_size=50, max_position_embeddings=40)
     model = GLUE["sst2"].model(config).eval()
     lengths = np.random.default_rng(0).integers(3, 41, 90).tolist()
     features = [Feature(TokenRow(np.arange(length), length), None, 0) for length in lengths]
     graphs = Graphs(Calling(failing), CPU)
     for _ in range(2):
-        expected = infer(model, features, graphs_module.make_inference(CPU))
-        found = infer(model, features, Inference(CPU, torch.float32, graphs))
+        expected = infer(model, features, graphs_module.make_inference(CPU), 100)
+        found = infer(model, features, Inference(CPU, torch.float32, graphs), 100)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         model.load_state_dict(GLUE["sst2"].model(config).state_dict())  # as between two runs
     # Launched are the first batch of each of five widths, and the last one of all.

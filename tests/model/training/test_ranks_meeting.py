@@ -14,11 +14,8 @@ import signal
 from datetime import timedelta
 from clozeworks.model.training import ranks
 signal.signal(signal.SIGTERM, lambda *_: None)  # as a command handles it
-ranks.TELL_AFTER_S = 0.5
-ranks.MEETING = timedelta(seconds={seconds})
 try:
-    with ranks.join_ranks("cpu", 8):
-        pass
+    ranks.meet("gloo", 2, timedelta(seconds={seconds}), tell_after_s=0.5)
 except ranks.RunError as error:
     print(error)
 """
