@@ -18,6 +18,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.pipeline.config import identity_fields
 
 from tests.fixtures.command_fixture import error_of
+from tests.fixtures.process_fixture import TIME_LIMIT_S
 
 COMMANDS = commands.commands
 NAMES = (
@@ -155,7 +156,7 @@ def test_closed_streams_do_no_harm(tmp_path: Path):
         (tmp_path / f"{number}.txt").write_text(text)
     ingest = f"ingest {tmp_path} --output {tmp_path}.out --min-characters 1 --workers 2"
     script = f"{sys.executable} -m clozeworks.cli.main {ingest} <&- >&- 2>&-"
-    assert subprocess.run(script, shell=True, timeout=60, check=False).returncode == 0
+    assert subprocess.run(script, shell=True, timeout=TIME_LIMIT_S, check=False).returncode == 0
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):

@@ -14,6 +14,7 @@ from clozeworks.cli.process import StopOnSignal
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.process_fixture import TIME_LIMIT_S
 
 SHAPE = ["--num-layers", "1", "--hidden-size", "8", "--num-heads", "1"]
 OPTIONS = [*SHAPE, "--batch-size", "8", "--device", "cpu"]
@@ -61,7 +62,7 @@ def test_sigterm_interrupts_any_command(tmp_path: Path):
             except OSError:  # the command has not opened it yet
                 time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=TIME_LIMIT_S)
         os.close(writer)
     assert process.returncode == 143
     assert json.loads(error)["exit_code"] == 143

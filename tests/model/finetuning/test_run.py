@@ -33,6 +33,7 @@ from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
 
 from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS
+from tests.fixtures.process_fixture import TIME_LIMIT_S
 from tests.fixtures.ranks_fixture import start_others
 
 RUN = Hyperparameters(learning_rate=1e-3, batch_size=8, epochs=2.0, seed=3)
@@ -139,7 +140,7 @@ def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     )
     (second,) = start_others(monkeypatch, [code])
     two = finetune("sst2", data, checkpoint, tmp_path / "two", config)
-    _, errors = second.communicate(timeout=60)
+    _, errors = second.communicate(timeout=TIME_LIMIT_S)
     assert second.returncode == 0, errors
     assert two["best"]["scores"] == one["best"]["scores"]
     weights = load_file(tmp_path / "two" / "model.safetensors")
@@ -170,7 +171,7 @@ def test_processes_that_do_not_start_alike_are_refused(checkpoint, tmp_path, mon
         finetune(
             "sst2", data, checkpoint, tmp_path / "one", FinetuneConfig(device="cpu", max_length=24)
         )
-    assert "were not started alike: " in second.communicate(timeout=60)[1]
+    assert "were not started alike: " in second.communicate(timeout=TIME_LIMIT_S)[1]
 
 
 def write_data(folder: Path) -> Path:

@@ -16,6 +16,7 @@ from tests.fixtures.pretrain_fixture import (
     make_config,
     read_metrics,
 )
+from tests.fixtures.process_fixture import TIME_LIMIT_S
 from tests.fixtures.ranks_fixture import start_others
 
 
@@ -44,9 +45,9 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
     others = start_ranks(monkeypatch, SHORT | changes, instances, [tmp_path / "all"] * 2)
     interrupted = pretrain(config, [instances], tmp_path / "all", **interrupt_at(6))
     assert (interrupted["status"], interrupted.get("text")) == ("interrupted", text)
-    assert [(process.communicate(timeout=120)[1], process.returncode) for process in others] == [
-        ("", 0)
-    ] * 2
+    assert [
+        (process.communicate(timeout=TIME_LIMIT_S)[1], process.returncode) for process in others
+    ] == [("", 0)] * 2
     monkeypatch.delenv("WORLD_SIZE")
     config = make_config(**changes, micro_batch_size=5)
     assert pretrain(config, [instances], tmp_path / "all")["status"] == "finished"
@@ -72,7 +73,7 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
         match=r"were not started alike: `output` is \w+ on rank 0 \(.*\), but missing on rank 1",
     ):
         pretrain(make_config(**changes), [instances], outputs[0])
-    assert "were not started alike: `output`" in second.communicate(timeout=120)[1]
+    assert "were not started alike: `output`" in second.communicate(timeout=TIME_LIMIT_S)[1]
 
 
 @pytest.mark.slow
@@ -91,7 +92,7 @@ def test_ranks_that_start_from_other_weights_are_refused(instances, tmp_path, mo
     monkeypatch.chdir(machines[0])
     with pytest.raises(UserError, match="were not started alike: the model to start from"):
         pretrain(PretrainConfig(**config), [instances], tmp_path / "out")
-    assert "the model to start from" in second.communicate(timeout=120)[1]
+    assert "the model to start from" in second.communicate(timeout=TIME_LIMIT_S)[1]
 
 
 @pytest.mark.slow
@@ -101,4 +102,4 @@ def test_a_mistake_of_the_first_rank_is_one_of_all(instances, tmp_path, monkeypa
     (second,) = start_ranks(monkeypatch, SHORT | {"device": "cpu"}, instances, [tmp_path / "out"])
     with pytest.raises(UserError, match="already contains other files"):
         pretrain(make_config(device="cpu"), [instances], tmp_path / "out")
-    assert "UserError: " in second.communicate(timeout=120)[1].splitlines()[-1]
+    assert "UserError: " in second.communicate(timeout=TIME_LIMIT_S)[1].splitlines()[-1]

@@ -9,6 +9,8 @@ import pytest
 from clozeworks.model.training import ranks
 from clozeworks.pipeline.errors import UserError
 
+from tests.fixtures.process_fixture import TIME_LIMIT_S
+
 CODE = """
 import signal
 from datetime import timedelta
@@ -38,9 +40,9 @@ def test_a_rank_that_waits_can_be_stopped_and_ends_by_itself(seconds: int):
         assert line == "Rank 0 is waiting for 2 processes to meet at 127.0.0.1:0.\n"
         if seconds == 600:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == -signal.SIGTERM
+            assert process.wait(TIME_LIMIT_S) == -signal.SIGTERM
         else:
-            assert process.wait(60) == 0
+            assert process.wait(TIME_LIMIT_S) == 0
             assert process.stdout.read().startswith("Waited in vain for 2 processes to meet at")
 
 

@@ -10,6 +10,8 @@ import pytest
 from clozeworks.pipeline.errors import RunError
 from clozeworks.pipeline.execution.workers import do_all, started
 
+from tests.fixtures.process_fixture import TIME_LIMIT_S
+
 
 @pytest.fixture(autouse=True)
 def workers_find_this_module(monkeypatch: pytest.MonkeyPatch):
@@ -52,7 +54,7 @@ def test_every_item_is_done_in_as_many_processes_as_asked(tmp_path: Path):
 
 def wait_for(item: tuple[str, str | None, str]) -> None:
     folder, awaited, name = item
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + TIME_LIMIT_S
     while awaited and not Path(folder, awaited).exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -67,17 +69,21 @@ def test_a_worker_that_is_done_takes_the_next(tmp_path: Path):
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second", "third", "last"}
 
 
-def fail_on_one(item: int) -> None:
-    if item == 1:
+def fail_on_one(item: tuple[str, int]) -> None:
+    folder, number = item
+    if number == 1:
+        Path(folder, "failing").touch()
         raise ValueError("one is no good")
-    time.sleep(60)
+    wait_for((folder, "failing", "waited"))
+    time.sleep(30)
+    Path(folder, "late").touch()
 
 
-def test_an_error_ends_the_work_of_all_at_once(capfd: pytest.CaptureFixture[str]):
-    begun = time.monotonic()
+def test_an_error_ends_the_work_of_all_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    items = [(str(tmp_path), number) for number in range(3)]
     with started(2) as processes, pytest.raises(RuntimeError, match=r"^one is no good$"):
-        do_all([0, 1, 2], fail_on_one, processes)
-    assert time.monotonic() - begun < 20
+        do_all(items, fail_on_one, processes)
+    assert not (tmp_path / "late").exists()
     assert "in fail_on_one" in capfd.readouterr().err  # the traceback, for the log
 
 
