@@ -51,13 +51,9 @@ from .tagged import Entity, Sentence, bio_tags
 DOCUMENT_START = "-DOCSTART-"
 TABLES = (".json", ".jsonl", ".parquet")
 WORD_COLUMNS = ("tokens", "words")
-_WORDS = Steps(
-    [
-        BertPreTokenizer(),
-        # The blocks of ideographs that google-research's BERT cuts at each character.
-        Split(Regex("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"), "isolated"),
-    ]
-)
+# The blocks that google-research's BERT cuts at each character.
+_IDEOGRAPHS = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
+_WORDS = Steps([BertPreTokenizer(), Split(Regex(_IDEOGRAPHS), "isolated")])
 
 
 class TagForm(NamedTuple):

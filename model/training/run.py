@@ -58,12 +58,10 @@ STATE = "training_state"
 OPTIMIZER = "optimizer.pt"
 PROGRESS = "state.json"
 MODEL_FILES = (WEIGHTS, CONFIG, *VOCABULARY_FILES)
+RECORDS = ("timings.json", "metrics.csv", "speed.csv", "logs", "archive")
 RESULTS = (SUMMARY, CHECKPOINTS, "archive")
 """A run without any of these has nothing to lose, so its options may still be changed."""
-OWN_FILES = (
-    *("timings.json", "metrics.csv", "speed.csv", "logs", "archive"),
-    *(SUMMARY, CARD, CHECKPOINTS, *MODEL_FILES),
-)
+OWN_FILES = (SUMMARY, CARD, *RECORDS, CHECKPOINTS, *MODEL_FILES)
 
 T = TypeVar("T")
 

@@ -78,9 +78,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_bytes(cluster: Any, tmp_pa
     def kill() -> None:
         # On a busy machine the stage may have ended before anybody looks.
         documents = tmp_path / "dask" / "documents"
-        while not (
-            list(documents.glob(".work/*/scatter/0*.json")) or list(documents.glob("*.json"))
-        ):
+        while not [*documents.glob(".work/*/scatter/0*.json"), *documents.glob("manifest.json")]:
             time.sleep(0.02)
         os.kill(victim, signal.SIGKILL)
 

@@ -45,9 +45,8 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
     others = start_ranks(monkeypatch, SHORT | changes, instances, [tmp_path / "all"] * 2)
     interrupted = pretrain(config, [instances], tmp_path / "all", **interrupt_at(6))
     assert (interrupted["status"], interrupted.get("text")) == ("interrupted", text)
-    assert [
-        (process.communicate(timeout=TIME_LIMIT_S)[1], process.returncode) for process in others
-    ] == [("", 0)] * 2
+    for process in others:
+        assert process.communicate(timeout=TIME_LIMIT_S)[1] == "" and process.returncode == 0
     monkeypatch.delenv("WORLD_SIZE")
     config = make_config(**changes, micro_batch_size=5)
     assert pretrain(config, [instances], tmp_path / "all")["status"] == "finished"
