@@ -215,7 +215,7 @@ def _gold_entities(example: SentenceExample) -> list[Entity]:
 
 @dataclass(frozen=True, kw_only=True)
 class EntityRecognition(WordTagging):
-    """The task."""
+    """Named entities, which BIO tags or spans of the text mark."""
 
     form = ENTITY_TAGS
     types: Annotated[tuple[str, ...], Meta(min_length=1)]

@@ -226,20 +226,10 @@ def test_a_mistake_in_a_test_file_is_reported_before_training(
 
 
 def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, capsys):
-    options = ["--epochs", "1", "--max-length", "24", "--learning-rates", "1e-7", "--seeds", "2"]
+    arguments = ["finetune", "sst2", str(data), "--checkpoint", str(checkpoint), "--epochs=1"]
+    arguments += ["--output", str(tmp_path / "a"), "--max-length=24", "--learning-rates=1e-7"]
     with may_be_degenerate():
-        main(
-            [
-                "finetune",
-                "sst2",
-                str(data),
-                "--checkpoint",
-                str(checkpoint),
-                "--output",
-                str(tmp_path / "a"),
-                *options,
-            ]
-        )
+        main([*arguments, "--seeds=2"])
     printed = dict(re.findall(r"^ *(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     assert re.fullmatch(r"2 \([012] degenerate: as good as a constant answer\)", printed["runs"])
     assert re.fullmatch(r"median 0\.\d{3}, 0\.\d{3} to 0\.\d{3}", printed["dev accuracy"])
@@ -265,20 +255,10 @@ def test_the_closing_table_of_squad_2_shows_what_matters(checkpoint, tmp_path, c
     article = {"title": "t", "paragraphs": [{"context": "was good .", "qas": questions}]}
     for name in ("train", "dev"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
-    output, options = tmp_path / "run", ["--epochs", "1", "--max-length", "24"]
+    output = tmp_path / "run"
+    arguments = ["finetune", "squad", str(tmp_path), "--checkpoint", str(checkpoint)]
     with may_be_degenerate():
-        main(
-            [
-                "finetune",
-                "squad",
-                str(tmp_path),
-                "--checkpoint",
-                str(checkpoint),
-                "--output",
-                str(output),
-                *options,
-            ]
-        )
+        main([*arguments, f"--output={output}", "--epochs=1", "--max-length=24"])
     printed = dict(re.findall(r"^ +(\S.*?)  +(\S.*?) *$", capsys.readouterr().out, re.MULTILINE))
     shown = ["exact", "f1", "HasAns f1", "NoAns f1", "tau, tuned on dev"]
     assert list(printed) == ["task", "examples", "runs", "dev best f1", "best run", *shown]

@@ -114,16 +114,11 @@ def test_spans_that_are_none_are_named_by_line(tmp_path: Path, row: dict, messag
         list(read_conll(path, labelled=True))
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"text": TEXT, "spans": OBJECTS, "answer": "reject"}, "refused"),
-        ({"text": TEXT, "spans": [], "answer": "ignore"}, "refused"),
-    ],
-)
-def test_what_no_annotator_accepted_is_left_out(tmp_path: Path, row: dict, reason: str):
+@pytest.mark.parametrize("answer", ["reject", "ignore"])
+def test_what_no_annotator_accepted_is_left_out(tmp_path: Path, answer: str):
+    row = {"text": TEXT, "spans": OBJECTS, "answer": answer}
     path = write_rows(tmp_path / "train.jsonl", [row])
-    with pytest.raises(UserError, match=f"line 1: .*{reason}"):
+    with pytest.raises(UserError, match=r"line 1: .*refused"):
         list(read_conll(path, labelled=True))
     write_rows(path, [row, FORMS["prodigy"]])
     assert len(list(read_conll(path, labelled=True))) == 1
