@@ -26,7 +26,7 @@ from ..tokenizer import TextTokenizer
 from .batches import Feature, TaskBatch
 from .example_tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .metrics import label_report, measure, softmax
-from .options import METRICS, ClassReport, Labels, Size, TaskOptions
+from .options import METRICS, ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
 from .task import Answer, Answers, Features, LinearHead, Outputs, Scores, Task, hf_labels
 
@@ -116,7 +116,7 @@ class Classification(Task[TextExample]):
             )
 
     @property
-    def _row_has(self) -> Labels:
+    def _row_has(self) -> str:
         if self.has_lists:
             return "classes"
         return "a class" if self.labels else "a score"
@@ -126,13 +126,11 @@ class Classification(Task[TextExample]):
         """Names of the metrics that are measured; the first one chooses between runs."""
         if self.glue:
             return self.glue.metrics
-        match self._row_has:
-            case "classes":
-                usual = ("micro_f1", "macro_f1")
-            case "a class":
-                usual = ("accuracy", "macro_f1")
-            case "a score":
-                usual = ("spearman", "pearson")
+        usual = {
+            "a class": ("accuracy", "macro_f1"),
+            "classes": ("micro_f1", "macro_f1"),
+            "a score": ("spearman", "pearson"),
+        }[self._row_has]
         return tuple(dict.fromkeys([self.metric or usual[0], *usual]))
 
     def settings(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@ the figures of each class.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -15,15 +15,12 @@ MAX_TASK_SIZE = 1 << 16
 Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
-Labels = Literal["a class", "classes", "a score"]
-"""What each row of a user's own table has."""
-
 
 class Metric(NamedTuple):
     """What is known of a metric besides its value, of which more is better."""
 
-    labels: tuple[Labels, ...]
-    """The tables of the user's own that it can be named for."""
+    labels: tuple[str, ...]
+    """What each row of a user's own table has if the metric can be named for it."""
     is_correlation: bool = False
     """Whether answers by chance have 0, with a standard error of 1 / sqrt(N)."""
 

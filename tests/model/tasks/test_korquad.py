@@ -48,6 +48,9 @@ QUESTIONS = [
 )
 def test_answers_are_normalised_as_in_korquads_script(text, expected):
     assert normalize_answer(text, "korquad") == expected
+    other: Any = "korquard"
+    with pytest.raises(ValueError, match="no script 'korquard'"):
+        normalize_answer(text, other)
 
 
 @pytest.mark.parametrize(
