@@ -137,7 +137,7 @@ def infer(
 
 def _batches(features: Sequence[Feature], step: int, most_tokens: int) -> Iterator[list[int]]:
     """Yield batches of indices of features of similar length, filled to a multiple of `step`."""
-    most_rows = 256  # of texts of a few words, each of which has outputs of its own
+    most_rows = 256  # texts of a few words: Python copies the outputs of each row
     order = sorted(range(len(features)), key=lambda index: features[index].length)
     if step > 1:
         order.reverse()  # the first is the longest: a width has batches of one size

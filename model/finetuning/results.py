@@ -105,8 +105,7 @@ class FinetuneSummary(TypedDict):
     """How the best run answers each class of the first dev set."""
     runs: Count
     median: float
-    """The middle score, as `lowest` and `highest` are the ends, of the runs that differ from the
-    best by their seeds alone."""
+    """The median score of the runs that differ from the best by their seeds alone."""
     lowest: float
     highest: float
     degenerate_runs: Count

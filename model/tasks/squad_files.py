@@ -122,8 +122,8 @@ def read_questions(path: Path, labelled: bool) -> QuestionFile:
                     record.title = article.title
                     record.context = passage.context
                     records.append(record)
-    # Questions on one article are alike, so they must not be both trained on and held out. Fewer
-    # than ten articles cannot be divided evenly, so then single passages are held out.
+    # Questions on one article are alike, so they must not be both trained on and held out. A tenth
+    # is held out, so of fewer than ten articles it is single passages.
     groups_are_articles = len({str(record.title) for record in records}) >= 10
     # "1.1" and "v2.0" in SQuAD, "KorQuAD_v1.0_train" in KorQuAD, whose version is left unknown.
     versions: dict[str, Version] = {"1": "1.1", "2": "2.0"}
