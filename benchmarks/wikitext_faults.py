@@ -93,16 +93,10 @@ def report(name: str, texts: dict[str, Text], pages: dict[str, str]) -> None:
             for kind, example in faults_of(sentence, shown, headings):
                 found[kind] += 1
                 examples[kind].append(f"{title}: {example}")
-        words = {
-            key: Counter(
-                WORD.findall(
-                    " ".join(s for s in text.get(title, []) if s.removesuffix(".") not in headings)
-                )
-            )
-            for key, text in texts.items()
-        }
-        own = words.pop(name)
-        first, second = words.values()
+        own, first, second = (
+            words_of(texts[key].get(title, []), headings)
+            for key in sorted(texts, key=lambda key: key != name)
+        )
         expected = first & second
         totals = [own.total(), expected.total(), (expected - own).total()]
         counts.append([len(texts[name].get(title, [])), *totals, *(found[kind] for kind in KINDS)])
@@ -117,6 +111,11 @@ def report(name: str, texts: dict[str, Text], pages: dict[str, str]) -> None:
         print(f"  {kind:14} {share:.2%} ({low:.2%} to {high:.2%})")
         for example in examples.get(kind, [])[:: 1 + len(examples.get(kind, [])) // 5]:
             print(f"      {example}")
+
+
+def words_of(sentences: list[str], headings: set[str]) -> Counter[str]:
+    shown = (sentence for sentence in sentences if sentence.removesuffix(".") not in headings)
+    return Counter(WORD.findall(" ".join(shown)))
 
 
 def faults_of(sentence: str, shown: str, headings: set[str]) -> Iterator[tuple[str, str]]:
