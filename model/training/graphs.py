@@ -29,8 +29,10 @@ class Recorder:
     """Captures the work that a function queues on a GPU."""
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream(device)
+        self._is_broken = False
 
     def prepare(self, function: Callable[[], Tensor]) -> Tensor:
         """Call a function before it is captured, on another stream, as CUDA wants it."""
@@ -45,22 +47,41 @@ class Recorder:
         """Return a function that queues the work of `function` again; nothing is computed yet."""
         graph = torch.cuda.CUDAGraph()
         usual = torch.cuda.current_stream()
-        # What fails within leaves the generator of dropout unusable: another one takes its place.
+        # What fails within leaves the generator of dropout unusable: another one takes its place,
+        # which graphs of before do not read (see `renew`).
         generator = torch.cuda.default_generators[usual.device_index]
         fresh = generator.clone_state()
+        raised = 0
         try:
             # Meanwhile other threads may pin memory for the next batches.
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                function()
-        except Exception:
+                try:
+                    function()
+                except Exception as error:
+                    raised = id(error)
+                    raise
+        except Exception as error:
             # If the capture cannot even be ended, PyTorch stays on its stream, and its allocator
             # would keep all free memory for it.
             torch.cuda.set_stream(usual)
             with suppress(AttributeError, RuntimeError):
                 torch._C._cuda_endAllocateToPool(usual.device_index, self._pool)  # pyright: ignore
             generator.graphsafe_set_state(fresh)
+            # Ending a capture that a wait has spoilt raises an error of its own.
+            self._is_broken |= id(error) != raised
             raise
         return graph.replay
+
+    def renew(self) -> None:
+        """Begin with another pool of memory, when no graph of before is left: PyTorch captures
+        nothing into one that no graph uses but in which a tensor still lies.
+        """
+        if self._is_broken:
+            # The pool still counts the capture that was broken off, and would keep its memory.
+            with suppress(AttributeError, RuntimeError):
+                torch._C._cuda_releasePool(self._device.index or 0, self._pool)  # pyright: ignore
+        self._is_broken = False
+        self._pool = torch.cuda.graph_pool_handle()
 
 
 def make_graphs(device: torch.device, dtype: torch.dtype, num_ranks: int = 1) -> "Graphs | None":
@@ -105,6 +126,7 @@ class Graphs:
         most_graphs: int = 12,
         unused_for: int = 200,
         most_seen: int = 1000,
+        beside: "list[Graphs] | None" = None,
     ) -> None:
         self.num_runs = 0
         self.num_replays = 0
@@ -115,11 +137,18 @@ class Graphs:
         self._most_seen = most_seen
         self._graphs: dict[Hashable, _Graph] = {}
         self._seen: set[Hashable] = set()
-        self.works = True
+        self._all = [] if beside is None else beside
+        """These, and those that share the recorder with them."""
+        self._all.append(self)
 
     def beside(self) -> "Graphs":
         """Return graphs of other work, in the same memory."""
-        return Graphs(self._recorder, self._device)
+        return Graphs(self._recorder, self._device, beside=self._all)
+
+    @property
+    def works(self) -> bool:
+        """Whether batches are captured."""
+        return self._most_graphs > 0
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -128,7 +157,8 @@ class Graphs:
         """Return a copy of what `compute`, known as `name`, returns for a batch on the device.
 
         `batch` is a tuple; each tensor in it is an input, anything else is part of the shape.
-        Raises `CaptureError` if the work cannot be captured; nothing has been computed then.
+        Raises `CaptureError` if the work cannot be captured, and `torch.OutOfMemoryError`; nothing
+        has been computed then.
         """
         self.num_runs += 1
         key = (name, *map(_shape, batch))
@@ -149,15 +179,21 @@ class Graphs:
         assert graph.result is not None
         return graph.result.clone()
 
-    def drop(self, reason: str) -> None:
-        """Free all graphs and capture no more; say why.
+    def drop(self, reason: str, *, is_short: bool) -> None:
+        """Free all graphs and capture no more, or half as many if memory `is_short`; say why.
 
         To be called outside the handler of an error, whose frames keep its tensors in memory.
         """
-        self.works = False
+        self._most_graphs = self._most_graphs // 2 if is_short else 0
+        self._seen.clear()
         self.clear()
         torch.cuda.empty_cache()
-        print_notice(f"Batches are no longer captured as CUDA graphs ({reason}): they take longer.")
+        if self.works:
+            print_notice(f"CUDA graphs are freed, and {self._most_graphs} kept at most ({reason}).")
+        else:
+            print_notice(
+                f"Batches are no longer captured as CUDA graphs ({reason}): they take longer."
+            )
 
     def figures(self) -> str:
         """Say how many graphs there are, and how much of the work was a replay."""
@@ -165,8 +201,10 @@ class Graphs:
         return f"{len(self)} kept, {share:.1%} replayed"
 
     def clear(self) -> None:
-        """Free all graphs, which are captured again when they are needed."""
-        self._graphs.clear()
+        """Free all graphs, also those beside, which are captured again when they are needed."""
+        for graphs in self._all:
+            graphs._graphs.clear()
+        self._recorder.renew()
 
     def _has_room(self) -> bool:
         if len(self._graphs) < self._most_graphs:
@@ -189,13 +227,15 @@ class Graphs:
         try:
             graph.replay = self._recorder.capture(function)
         except Exception as error:  # of CUDA, or of a kernel
-            # Ending a capture that failed raises an error of its own.
-            reason = first_line(error.__context__ or error)
+            cause = error.__context__ or error
+            is_short = isinstance(cause, torch.OutOfMemoryError)
+            reason = first_line(cause)
+            del cause
         else:
             self._graphs[key] = graph
             return graph
         # Not in the handler, where it would hold on to that error.
-        raise CaptureError(reason)
+        raise torch.OutOfMemoryError(reason) if is_short else CaptureError(reason)
 
 
 class Inference:
@@ -226,8 +266,9 @@ class Inference:
         except (CaptureError, torch.OutOfMemoryError) as error:
             if not self.graphs.works:
                 raise
+            is_short = isinstance(error, torch.OutOfMemoryError)
             reason = first_line(error)
-        self.graphs.drop(reason)
+        self.graphs.drop(reason, is_short=is_short)
         return self.graphs.run("inference", computed, batch)
 
 

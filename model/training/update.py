@@ -178,11 +178,12 @@ class Updater:
         except (CaptureError, torch.OutOfMemoryError) as error:
             if not graphs.works:
                 raise
+            is_short = isinstance(error, torch.OutOfMemoryError)
             reason = first_line(error)
         # No weight was changed yet: the optimiser's own step takes no memory.
         self._gradients.clear()
         self.optimizer.zero_grad()
-        graphs.drop(reason)
+        graphs.drop(reason, is_short=is_short)
         return self._compute(step, batches)
 
     def _seed_dropout(self, step: int, micro_batch: int) -> None:

@@ -59,3 +59,12 @@ def test_fine_tuning_never_waits_in_an_update_and_prediction_once_a_batch(trace)
     num_batches = len(batches)
     assert num_batches > 2 and before == [0, *range(num_batches - 1), num_batches]
     assert found["num_outputs"] == 120
+
+
+@pytest.mark.parametrize("failing", ["wait", "memory"])
+def test_dropout_follows_the_seed_after_an_evaluation_whose_capture_failed(trace, failing):
+    found = trace(failing)
+    # As many random numbers in each update, replayed or not: its masks follow its seed.
+    assert found["offsets"] == found["offsets"][:1] * 10
+    assert found["replays"] == 9  # but the first
+    assert found["reserved"] < 1 << 27  # what the failed capture took is given back

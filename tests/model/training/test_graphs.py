@@ -34,6 +34,7 @@ class Calling(Recorder):
     def __init__(self, failing: int = 0, spoil: Callable[[], None] = lambda: None) -> None:
         self.num_prepared = 0
         self.num_captured = 0
+        self.num_renewed = 0
         self.failing = failing
         self.spoil = spoil
 
@@ -47,6 +48,9 @@ class Calling(Recorder):
             self.spoil()
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
         return function
+
+    def renew(self) -> None:
+        self.num_renewed += 1
 
 
 class Rows(NamedTuple):
@@ -180,16 +184,33 @@ def test_without_memory_for_graphs_and_updates_the_graphs_go(capsys):
         train(updater, range(6), "m")
         full = True
         updater.update(6, [*batches_of(6, True), Rows(torch.ones(7, 4), torch.tensor(7.0))], 0.125)
+        full = False
         train(updater, range(7, NUM_STEPS), "m")
     assert_equal(captured, plain)
-    assert capsys.readouterr().err.startswith("Batches are no longer captured as CUDA graphs (CUDA")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("CUDA graphs are freed, and 6 kept at most (CUDA out of memory.")
+    assert captured.graphs is not None and len(captured.graphs)  # one shortage is not the end
+
+
+def test_what_fails_beside_frees_all_graphs_since_their_generator_and_pool_are_left():
+    recorder = Calling(failing=3)
+    updater = make_updater(Graphs(recorder, CPU))
+    train(updater, range(6), "o")
+    assert updater.graphs is not None and len(updater.graphs) == 2
+    inference = updater.inference(torch.float32)
+    for batch in batches_of(0, several=False) * 2:
+        inference.run(lambda rows: rows.values_BD.sum()[None], batch)
+    assert recorder.num_captured == 3 and recorder.num_renewed == 1
+    assert len(updater.graphs) == 0 and updater.graphs.works
+    train(updater, range(6, NUM_STEPS), "o")
+    assert len(updater.graphs) == 2
 
 
 @pytest.mark.parametrize("failing", [1, 2])  # while it is launched, and while it is captured
 @pytest.mark.parametrize("trains", [False, True])
 def test_nothing_of_a_failed_attempt_is_in_memory_when_it_is_repeated(failing: int, trains: bool):
     recorder = Calling()
-    recorder.capture = lambda function: function()  # pyright: ignore
+    recorder.capture = lambda function: function() or (lambda: None)  # pyright: ignore
     updater = make_updater(Graphs(recorder, CPU))
     kept: list[weakref.ref[Tensor]] = []
 
@@ -208,7 +229,7 @@ def test_nothing_of_a_failed_attempt_is_in_memory_when_it_is_repeated(failing: i
             updater.update(0, [batch], 0.125)
         else:
             inference.run(lambda rows: loss(rows).sums_S, batch)
-    assert len(kept) == 3 and updater.graphs is not None and not updater.graphs.works
+    assert len(kept) == 3
 
 
 def test_few_graphs_are_kept_those_in_use():
@@ -320,9 +341,10 @@ def test_a_capture_that_cannot_be_ended_gives_stream_memory_and_generator_back(m
     )
     recorder = Recorder.__new__(Recorder)
     recorder._pool = (0, 7)  # pyright: ignore
+    recorder._is_broken = False
     with pytest.raises(RuntimeError, match="invalidated"):
         recorder.capture(lambda: None)
-    assert given_back == [usual, (0, (0, 7)), "fresh"]
+    assert given_back == [usual, (0, (0, 7)), "fresh"] and recorder._is_broken
 
 
 def test_only_a_gpu_of_nvidia_alone_captures():
