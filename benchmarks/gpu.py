@@ -60,7 +60,7 @@ from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import device as devices
-from clozeworks.model.training.graphs import Inference, fill_to, make_graphs, make_inference
+from clozeworks.model.training.graphs import Inference, make_graphs, make_inference, widths_of
 from clozeworks.model.training.optim import make_optimizer
 from clozeworks.model.training.ranks import Ranks
 from clozeworks.model.training.update import Loss, Updater
@@ -488,8 +488,8 @@ def measure_finetuning(size: str, seconds: float) -> str:
         for part in model.children():
             initialise(part, config, torch.Generator().manual_seed(0))
         trainer = Trainer(model, task_loss, captures=captures)
-        width = fill_to(trainer.graphs, config.num_positions)
-        batches = [micro_batches(group, ALONE, None, 32_768, width) for group in groups]
+        widths = widths_of(trainer.graphs, config.num_positions)
+        batches = [micro_batches(group, ALONE, None, 32_768, widths) for group in groups]
         taken = trainer.measure(batches, seconds)
         way = f"captured ({graphs_of(trainer)})" if captures else "launched"
         found.append(f"{way} {PAIRS / taken:,.0f} examples/s, {1e3 * taken:.2f} ms")
@@ -559,9 +559,9 @@ def measure_pairs(size: str, seconds: float, *, states: bool = False) -> str:
 
     @torch.inference_mode()
     def hidden_states(using: Inference) -> None:
-        width = fill_to(using.graphs, config.num_positions)
+        widths = widths_of(using.graphs, config.num_positions)
         for first in range(0, len(pairs), 128):
-            batch = make_batch(pairs[first : first + 128], width)._replace(target=None)
+            batch = make_batch(pairs[first : first + 128], widths)._replace(target=None)
             using.run(lambda batch: model.encoder(*batch[:4]), batch).cpu()
 
     pairs.sort(key=lambda pair: -pair.length)

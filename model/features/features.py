@@ -26,20 +26,20 @@ from torch import Tensor, nn
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.manifests import SCHEMA_VERSION, VERSION_KEY
-from ...pipeline.ragged import divide_up, offsets_of, owners, places
+from ...pipeline.ragged import offsets_of, owners, places
 from ...pipeline.storage.directory import write_file
 from ..checkpoint import Checkpoint, files_digest
 from ..copies import local_copy, refuse_remote
 from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder, UnsetWeights
 from ..notices import print_notice
-from ..tasks.batches import Feature, TaskBatch, make_batch
+from ..tasks.batches import Feature, TaskBatch, filled, make_batch
 from ..tasks.classify import TEXT_COLUMNS
 from ..tasks.example_tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
 from ..tasks.tagged import split_words
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.device import find_device, oom_as_run_error, trim_memory
-from ..training.graphs import fill_to, make_inference
+from ..training.graphs import make_inference, widths_of
 from ..training.logs import ProgressCallback
 from .config import FeaturesConfig
 
@@ -202,13 +202,13 @@ class Extractor:
         lengths = [len(row.row.input_ids) for row in rows]
         # Longest first: a batch that does not fit into memory fails early.
         order = np.argsort(lengths, kind="stable")[::-1]
-        step = fill_to(self.inference.graphs, self.encoder.config.num_positions)
+        widths = widths_of(self.inference.graphs, self.encoder.config.num_positions)
         start = 0
         while start < len(order):
-            width = step * divide_up(lengths[order[start]], step)
+            width = filled(lengths[order[start]], widths)
             chosen = order[start : start + max(1, self.batch_tokens // width)]
             start += len(chosen)
-            batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen], step)
+            batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen], widths)
             states_BVLD = self.inference.run(self._states, batch).cpu().numpy()
             for index, states_VLD in zip(chosen, states_BVLD, strict=True):
                 read_VPD = states_VLD[:, rows[index].positions]

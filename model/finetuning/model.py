@@ -11,18 +11,17 @@ import torch
 from torch import nn
 
 from ...pipeline.errors import UserError
-from ...pipeline.ragged import divide_up
 from ...pipeline.seeding import rng_for
 from ...pipeline.storage.state import describe_absence
 from ..checkpoint import TASK, Checkpoint, ModelFiles
 from ..copies import local_copy
 from ..encoders.encoder import UnsetWeights, initialise
-from ..tasks.batches import Feature, make_batch
+from ..tasks.batches import Feature, filled, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.task import Task, TaskModel
 from ..tokenizer import TextTokenizer
 from ..training.device import fetch, one_behind, trim_memory
-from ..training.graphs import Inference, fill_to, make_inference
+from ..training.graphs import Inference, make_inference, widths_of
 from .config import FinetuneConfig
 
 
@@ -112,10 +111,10 @@ def infer(
 
     The precision is the device's default, so that thresholds tuned on dev hold for `predict`.
     """
-    width = fill_to(inference.graphs, model.encoder.config.num_positions)
+    widths = widths_of(inference.graphs, model.encoder.config.num_positions)
 
     def launch(indices: list[int]) -> Callable[[], tuple[list[int], np.ndarray]]:
-        batch = make_batch([features[index] for index in indices], width)
+        batch = make_batch([features[index] for index in indices], widths)
         values = inference.run(model, batch)
         computed = fetch(values.float())
         return lambda: (indices, computed().numpy())
@@ -123,7 +122,7 @@ def infer(
     was_training = model.training
     model.eval()
     outputs: list[np.ndarray] = [np.empty(0)] * len(features)
-    launched = map(launch, _batches(features, width, most_tokens))
+    launched = map(launch, _batches(features, widths, most_tokens))
     for number, (indices, values) in enumerate(one_behind(launched)):
         for index, value in zip(indices, values, strict=True):
             if model.per_token:
@@ -135,16 +134,18 @@ def infer(
     return outputs
 
 
-def _batches(features: Sequence[Feature], step: int, most_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of indices of features of similar length, filled to a multiple of `step`."""
+def _batches(
+    features: Sequence[Feature], widths: Sequence[int], most_tokens: int
+) -> Iterator[list[int]]:
+    """Yield batches of indices of features of similar length, which are filled to `widths`."""
     most_rows = 256  # texts of a few words: Python copies the outputs of each row
     order = sorted(range(len(features)), key=lambda index: features[index].length)
-    if step > 1:
+    if widths:
         order.reverse()  # the first is the longest: a width has batches of one size
     start = 0
     while start < len(order):
         # Otherwise it is only a lower bound of the batch's longest: the size is a guess.
-        width = step * divide_up(features[order[start]].length, step)
+        width = filled(features[order[start]].length, widths)
         size = min(most_rows, most_tokens // width + 1)
         yield order[start : start + size]
         start += size

@@ -11,7 +11,7 @@ Shapes: B rows, L padded length.
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -42,7 +42,7 @@ from ..training.device import (
     sum_dtype,
     tokens_at_once,
 )
-from ..training.graphs import fill_to
+from ..training.graphs import widths_of
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work, train
 from ..training.optim import learning_rate
@@ -96,7 +96,11 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
 
 
 def micro_batches(
-    features: list[Feature], ranks: Ranks, asked: int | None, most_tokens: int, fill_to: int = 1
+    features: list[Feature],
+    ranks: Ranks,
+    asked: int | None,
+    most_tokens: int,
+    widths: Sequence[int] = (),
 ) -> list[TaskBatch]:
     """Return this rank's part of an update, in parts of `asked` rows, or of `most_tokens`."""
     rank, num_ranks, device = ranks
@@ -112,7 +116,7 @@ def micro_batches(
     batches: list[TaskBatch] = []
     for first in range(0, len(features_here), size):
         chosen = features_here[first : first + size]
-        batch = make_batch(chosen, fill_to)
+        batch = make_batch(chosen, widths)
         # A tensor, as a number would be part of the shape by which graphs are kept.
         if share := num_targets(chosen) / num_batch_targets:
             batch = batch._replace(share=torch.tensor(share))
@@ -245,7 +249,7 @@ class FinetuneWork(Work):
             self.ranks,
             asked=self.config.micro_batch_size,
             most_tokens=self._most_tokens,
-            fill_to=fill_to(self.updater.graphs, num_positions),
+            widths=widths_of(self.updater.graphs, num_positions),
         )
         return FinetuneBatch(
             batches,

@@ -5,6 +5,7 @@ An example becomes one feature, a row of tokens, or several if it is longer than
 Shapes: B features, L padded length, T real tokens.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...pipeline.ragged import divide_up
 from ..encoders.encoder import real_tokens
 from ..encoders.heads import IGNORED
 from ..tokenizer import TokenRow
@@ -89,10 +89,15 @@ def num_targets(features: Sequence[Feature]) -> int:
     return total
 
 
-def make_batch(features: Sequence[Feature], fill_to: int = 1) -> TaskBatch:
+def filled(length: int, widths: Sequence[int]) -> int:
+    """Return the first of the widths that is not below the length; without widths the length."""
+    return widths[bisect_left(widths, length)] if widths else length
+
+
+def make_batch(features: Sequence[Feature], widths: Sequence[int] = ()) -> TaskBatch:
     """Pad the features' rows to the longest row, and the targets to the longest target.
 
-    With a `fill_to` above 1 they are padded further, to a multiple of it, and padding is computed,
+    With `widths`, in order, they are padded further, to the next of these, and padding is computed,
     too: batches then have few different shapes.
     """
     # A row of 4 tokens, whose segment B begins at 2, in a batch with one of 6:
@@ -103,7 +108,7 @@ def make_batch(features: Sequence[Feature], fill_to: int = 1) -> TaskBatch:
     rows = [feature.row for feature in features]
     lengths_B1 = np.array([len(row.input_ids) for row in rows])[:, None]
     b_starts_B1 = np.array([row.segment_b_start for row in rows])[:, None]
-    width = fill_to * divide_up(int(lengths_B1.max()), fill_to)
+    width = filled(int(lengths_B1.max()), widths)
     columns_L = np.arange(width)
     mask_BL = columns_L < lengths_B1
     types_BL = (columns_L >= b_starts_B1) & mask_BL
@@ -127,6 +132,6 @@ def make_batch(features: Sequence[Feature], fill_to: int = 1) -> TaskBatch:
         input_ids_BL=torch.from_numpy(input_ids_BL),
         token_type_ids_BL=torch.from_numpy(types_BL).long(),
         attention_mask_BL=mask,
-        token_index_T=real_tokens(mask) if fill_to == 1 else None,
+        token_index_T=real_tokens(mask) if not widths else None,
         target=target,
     )

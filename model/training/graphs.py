@@ -8,7 +8,6 @@ pool of memory, as none is replayed beside another and nothing that they leave t
 except for what `Graphs.run` copies.
 """
 
-import math
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,11 +93,11 @@ def make_graphs(device: torch.device, dtype: torch.dtype, num_ranks: int = 1) ->
     return Graphs(Recorder(device), device)
 
 
-def fill_to(graphs: "Graphs | None", num_positions: int) -> int:
-    """Return the number of tokens of which the width of padded rows is a multiple: where they are
-    captured, one that gives few widths, and none beyond the model's positions.
+def widths_of(graphs: "Graphs | None", num_positions: int) -> tuple[int, ...]:
+    """Return the widths that padded rows are filled to where batches are captured, so that there
+    are few shapes: multiples of 16, and the model's positions. Elsewhere any width will do.
     """
-    return 1 if graphs is None else math.gcd(16, num_positions)
+    return () if graphs is None else (*range(16, num_positions, 16), num_positions)
 
 
 @dataclass

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +247,8 @@ def test_no_batch_has_more_tokens_than_asked_for(checkpoint, monkeypatch):
     extractor = Extractor(Checkpoint.open(checkpoint), FeaturesConfig(device="cpu"), 40)
     sizes = []
 
-    def watched(features: list[Feature], fill_to: int) -> TaskBatch:
-        batch = make_batch(features, fill_to)
+    def watched(features: list[Feature], widths: Sequence[int]) -> TaskBatch:
+        batch = make_batch(features, widths)
         sizes.append(batch.input_ids_BL.numel())
         return batch
 

@@ -115,7 +115,7 @@ def test_the_loss_is_that_of_transformers(checkpoint):
     batch = make_batch(features)
     # Targets of classes are not padded, not even for rows of as many tokens.
     row = TokenRow(np.zeros(3, np.int32), 3)
-    filled = make_batch([features[0]._replace(row=row)], fill_to=16)
+    filled = make_batch([features[0]._replace(row=row)], widths=(16,))
     assert filled.target is not None and filled.target.shape == (1, 3)
     model = make_model(task, Checkpoint.open(checkpoint), FinetuneConfig(dropout=0.0), 0).eval()
     settings = transformers.BertConfig.from_pretrained(checkpoint, **task.hf_settings())

@@ -14,7 +14,7 @@ from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.model import infer
 from clozeworks.model.finetuning.run import micro_batches
-from clozeworks.model.tasks.batches import Feature
+from clozeworks.model.tasks.batches import Feature, filled
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import graphs as graphs_module
@@ -256,10 +256,18 @@ def test_micro_batches_with_other_numbers_of_targets_share_a_graph():
     for _ in range(4):
         targets = np.where(rng.random((6, 16)) < 0.5, 1, IGNORED)
         features = [Feature(TokenRow(np.arange(16), 16), target, 0) for target in targets]
-        for batch in micro_batches(features, Ranks(0, 1, CPU), 3, 4096, fill_to=16):
+        for batch in micro_batches(features, Ranks(0, 1, CPU), 3, 4096, widths=(16,)):
             assert batch.share is not None
             graphs.run("share", lambda batch: batch.share[None], batch)
     assert graphs.figures() == "1 kept, 87.5% replayed"
+
+
+def test_rows_are_filled_to_few_widths_whatever_number_of_positions_a_model_has():
+    widths = graphs_module.widths_of(Graphs(Calling(), CPU), 510)
+    assert [filled(length, widths) for length in (1, 16, 17, 496, 497, 510)] == [
+        16, 16, 32, 496, 510, 510
+    ]  # fmt: skip
+    assert filled(17, graphs_module.widths_of(None, 510)) == 17
 
 
 def test_shapes_that_come_once_are_forgotten():
