@@ -29,6 +29,13 @@ def export(
         raise UserError(f"`output` is the model itself ({output}); give another folder.")
     Checkpoint.open(directory)  # raises if it is damaged
     names = [name for name in FILES if storage.exists(storage.join(directory, name))]
+    for name in names:
+        path = storage.join(directory, name)
+        if storage.leads_out(path, directory):
+            raise UserError(
+                f"{path} is a link out of the folder, to what may not be meant for others: put a "
+                "copy of that file in its place."
+            )
     for name in (WEIGHTS, CARD):
         if name not in names:
             raise UserError(
@@ -36,11 +43,17 @@ def export(
                 "writes it."
             )
     # Hidden files are ignored, such as the .gitattributes of a Hub clone.
-    present = [name for name in storage.file_names(output) if not name.startswith(".")]
-    if others := sorted(set(present) - set(FILES)):
-        raise UserError(f"{output} contains other files ({others[0]}, …). Choose another `output`.")
+    present = storage.visible_names(output)
+    for name in present:
+        # A folder may have the name of a file of ours, and private texts in it.
+        if name not in FILES or not storage.exists(storage.join(output, name)):
+            raise UserError(f"{output} contains other files ({name}, …). Choose another `output`.")
     if present and not overwrite:
-        raise UserError(f"{output} contains a model. Replace it, its card too, with `overwrite`.")
+        if WEIGHTS in present:
+            content = "a model. Replace it, its card too,"
+        else:
+            content = f"{', '.join(present)} but no {WEIGHTS}. Replace what is there"
+        raise UserError(f"{output} contains {content} with `overwrite`.")
     target = OutputDirectory(output)
     with locked(output):
         target.remove(*present)  # such as the task.json of another model

@@ -15,10 +15,12 @@ from .files import (
     has_wildcard,
     is_remote,
     join,
+    leads_out,
     list_files,
     open_input,
     read_bytes,
     remove,
     version_of,
+    visible_names,
 )
 from .remote import download

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from .remote import (
     list_remote,
     open_remote,
+    remote_folders,
     remote_version,
     remove_remote,
     stat_remote,
@@ -82,11 +83,22 @@ def file_names(directory: str) -> list[str]:
         return sorted(entry.name for entry in entries if entry.is_file())
 
 
+def visible_names(directory: str) -> list[str]:
+    """Return the sorted names of all that lies directly in `directory`, whatever it is, but for
+    hidden ones; none if it does not exist.
+    """
+    names: list[str] = []
+    if is_remote(directory):
+        names = sorted([*file_sizes(directory), *remote_folders(directory)])
+    elif os.path.isdir(directory):
+        names = sorted(os.listdir(directory))
+    return [name for name in names if not name.startswith(".")]
+
+
 def folder_names(directory: str) -> list[str]:
     """Return the sorted names of the folders directly in `directory`; none if it does not exist."""
     if is_remote(directory):
-        found = list_remote(directory)
-        return [path.rsplit("/", 1)[1] for path, num_bytes in found.items() if num_bytes is None]
+        return remote_folders(directory)
     if not os.path.isdir(directory):
         return []
     with os.scandir(directory) as entries:
@@ -104,6 +116,13 @@ def file_sizes(directory: str) -> dict[str, int]:
     for name in file_names(directory):
         sizes[name] = os.path.getsize(os.path.join(directory, name))
     return sizes
+
+
+def leads_out(path: str, folder: str) -> bool:
+    """Tell whether `path` is a link to what lies outside of the local `folder`."""
+    if is_remote(path) or not os.path.islink(path):
+        return False
+    return not os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
 def remove(path: str) -> None:
@@ -179,7 +198,6 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
     if not os.path.isdir(path):
         yield path, _kind(path)
         return
-    within = os.path.join(os.path.realpath(path), "")
     errors: list[OSError] = []
     for folder, folders, names in os.walk(Path(path), onerror=errors.append):
         for name in (*folders, *names):
@@ -189,8 +207,7 @@ def _paths_below(path: str) -> Iterator[tuple[str, str]]:
                 continue
             kind = _kind(below)
             # It may lead to a stranger's secrets, or to what never ends, as /proc/kmsg does.
-            is_file_link = not kind and os.path.islink(below)
-            if is_file_link and not os.path.realpath(below).startswith(within):
+            if not kind and leads_out(below, path):
                 kind = "links_out_of_folder"
             if kind != FOLDER:
                 yield below, kind

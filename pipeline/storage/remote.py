@@ -256,6 +256,18 @@ def list_remote(directory: str, recursive: bool = False) -> dict[str, int | None
     return dict(sorted(sizes.items()))
 
 
+def remote_folders(directory: str) -> list[str]:
+    """Return the sorted names of the folders directly in a remote directory."""
+    # Google's folders are but parts of the names of files, and Arrow lists none of them.
+    is_googles = directory.startswith("gs://")
+    names: set[str] = set()
+    for path, num_bytes in list_remote(directory, recursive=is_googles).items():
+        first_name, *below = path.removeprefix(f"{directory.rstrip('/')}/").split("/")
+        if below or num_bytes is None:
+            names.add(first_name)
+    return sorted(names)
+
+
 def remove_remote(path: str) -> None:
     """Delete a remote file, or a folder with all below it; do nothing if there is none."""
     filesystem, name = _connect(path)

@@ -304,10 +304,8 @@ def clear_stage(path: str) -> None:
 
 def refuse_foreign(path: str, but: re.Pattern[str] | None = None) -> None:
     """Raise `UserError` if a directory has entries, neither hidden nor named like `but`."""
-    names = sorted(os.listdir(path)) if os.path.isdir(path) else storage.file_names(path)
-    for name in names:
-        is_ours = but is not None and but.fullmatch(name)
-        if not name.startswith(".") and not is_ours:
+    for name in storage.visible_names(path):
+        if but is None or not but.fullmatch(name):
             raise UserError(
                 f"{path} already contains other files ({name}, …). Choose another `output`."
             )
@@ -351,9 +349,14 @@ def resumes(
     content = storage.read_bytes(stored_at)
     stored = parse_json(content, dict[str, Any], stored_at, _OTHER_OUTPUT)
     changes = changed_fields(stored, identity)
-    if results is None or any(storage.find_files(storage.join(path, name)) for name in results):
+    if results is None or any(_holds_results(storage.join(path, name)) for name in results):
         _refuse_changes(path, changes)
     return not changes
+
+
+def _holds_results(path: str) -> bool:
+    # Links too: checkpoints may lie on another disk. No glob: the path may contain its characters.
+    return storage.exists(path) or bool(storage.visible_names(path))
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """``clozeworks export``: what a model needs on the Hub, and nothing else."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -104,10 +105,30 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
         with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
             export(*args)  # pyright: ignore[reportArgumentType]
 
-    (tmp_path / "notes.txt").touch()
-    other = "contains other files (notes.txt, …)"
-    refused(f"{tmp_path} {other}. Choose another `output`.", run, tmp_path)
     refused(f"`output` is the model itself ({run}/.); give another folder.", run, f"{run}/.")
+    # Private texts in folders, one of which has the name of a file of ours.
+    for name in ("documents", "README.md"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.parquet").touch()
+        other = f"contains other files ({name}, …)"
+        refused(f"{tmp_path} {other}. Choose another `output`.", run, tmp_path, None, True)
+        shutil.rmtree(tmp_path / name)
+    card = tmp_path / "data" / "README.md"
+    card.parent.mkdir()
+    card.write_text("of a data set")
+    content = "README.md but no model.safetensors. Replace what is there with `overwrite`."
+    refused(f"{card.parent} contains {content}", run, card.parent)
+    assert card.read_text() == "of a data set"
+    link = run / "tokenizer_config.json"
+    link.rename(tmp_path / "secret")
+    link.symlink_to(tmp_path / "secret")
+    out = "to what may not be meant for others: put a copy of that file in its place."
+    refused(f"{link} is a link out of the folder, {out}", run, tmp_path / "hub")
+    (tmp_path / "secret").rename(run / "elsewhere.json")
+    link.unlink()
+    link.symlink_to("elsewhere.json")
+    assert link.name in export(run, tmp_path / "clone")
+    shutil.rmtree(tmp_path / "clone")
     (run / "model.safetensors").rename(run / "weights")
     what_next = "model.safetensors is missing. Rerun the command that writes it."
     refused(f"{run} is not a finished run: {what_next}", run, tmp_path / "hub")

@@ -61,6 +61,8 @@ def test_what_is_written_can_be_read_found_replaced_and_removed(folder: str):
     assert not storage.exists(f"{folder}/a")
     assert storage.file_sizes(folder) == {".e.txt": 6, "a.txt": 8, "b.txt": 5}
     assert storage.file_names(folder) == [".e.txt", "a.txt", "b.txt"]
+    assert storage.visible_names(folder) == ["a.txt", "b.txt", "sub"]
+    assert storage.folder_names(folder) == ["sub"]
     found = [f"{folder}/a.txt", f"{folder}/b.txt", f"{folder}/sub/c.txt"]
     assert storage.find_files(folder) == dict(zip(found, (8, 5, 9), strict=True))
     assert list(storage.find_files(f"{folder}/*.txt")) == found[:2]

@@ -198,6 +198,26 @@ def test_another_identity_takes_over_if_nothing_is_lost(claim: Any, tmp_path: Pa
         pass
 
 
+def test_a_folder_that_is_a_link_is_a_result_and_one_of_a_similar_path_is_not(
+    claim: Any, tmp_path: Path
+):
+    with claim({"seed": 0}):
+        pass
+    (tmp_path / "scratch" / "step").mkdir(parents=True)
+    (tmp_path / "out" / "checkpoints").symlink_to(tmp_path / "scratch")
+    with (
+        pytest.raises(UserError, match="seed was 0, now 1"),
+        claim({"seed": 1}, results=("checkpoints",)),
+    ):
+        pass
+    for folder, files in (("o[1]", []), ("o1", ["summary.json"])):
+        with claimed(str(tmp_path / folder), {"seed": 0}, "run.json", files) as directory:
+            for name in files:
+                directory.write_bytes(name, b"{}")
+    with claimed(str(tmp_path / "o[1]"), {"seed": 1}, "run.json", [], results=["summary.json"]):
+        pass
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_directory_of_others_is_refused(claim: Any, tmp_path: Path, overwrite: bool):
     (tmp_path / "out").mkdir()
@@ -229,10 +249,14 @@ def test_a_damaged_identity_is_refused_until_it_is_overwritten(claim: Any, tmp_p
 
 
 @pytest.mark.slow
-def test_files_of_others_in_a_bucket_are_found():
-    with object_store("s3") as bucket:
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_files_of_others_in_a_bucket_are_found(scheme: str):
+    with object_store(scheme) as bucket:
         refuse_foreign(f"{bucket}/empty")
         OutputDirectory(f"{bucket}/out").write_bytes("train-0.parquet", b"0")
         refuse_foreign(f"{bucket}/out", but=re.compile(r"train-\d\.parquet"))
         with pytest.raises(UserError, match=r"other files \(train-0\.parquet"):
             refuse_foreign(f"{bucket}/out")
+        OutputDirectory(f"{bucket}/data").write_bytes("documents/train-0.parquet", b"0")
+        with pytest.raises(UserError, match=r"other files \(documents, "):
+            refuse_foreign(f"{bucket}/data")
