@@ -5,6 +5,7 @@ same default and help. The fields form the fingerprint of a stage's output; how 
 (workers, runner) does not count. This module imports nothing heavy, to keep ``--help`` fast.
 """
 
+import os
 import typing
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -310,6 +311,13 @@ class BuildConfig:
 MAX_BAD = 0.05
 
 
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # those of a job's allocation, not of the machine
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a data stage is run; nothing here changes the output."""
@@ -335,3 +343,6 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        most_workers = 4 * num_cores()  # each has 100 MB and more; thousands would take the machine
+        must = f"must be at most {most_workers}, four times the cores; 0 means one per core"
+        check(self.workers <= most_workers, "workers", self.workers, must)

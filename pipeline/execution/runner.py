@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from .. import storage
-from ..config import RunOptions
+from ..config import RunOptions, num_cores
 from ..errors import RunError, UserError
 from ..manifests import Manifest
 from ..storage.directory import locked
@@ -60,15 +60,18 @@ def run_planned(
     try:
         with ExitStack() as processes:
             workers: list[Worker] = []
-            if num_processes > 1:
-                workers = processes.enter_context(started(num_processes))
             for phase in stage.phases:
                 numbers = job.start(phase)
                 do = partial(job.do, phase=phase)
                 units = job.units(phase.name)
                 done = _progress(stage.name, phase.name, units, numbers, show_progress)
-                if workers:
-                    do_all(numbers, do, workers, done)
+                # More processes than units would do nothing.
+                num_needed = min(num_processes, len(numbers))
+                if num_needed > max(len(workers), 1):
+                    more_workers = started(num_needed - len(workers))
+                    workers += processes.enter_context(more_workers)
+                if workers and numbers:
+                    do_all(numbers, do, workers[:num_needed], done)
                     continue
                 for number in numbers:
                     do(number)
@@ -96,9 +99,7 @@ def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
     # each takes half a second of CPU to start.
     if sum(costs) < 8 << 20:
         return 1
-    if hasattr(os, "sched_getaffinity"):  # the cores of a job's allocation, not of the machine
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return num_cores()
 
 
 def check_runner(options: RunOptions, output: str) -> None:

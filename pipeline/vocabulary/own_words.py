@@ -81,7 +81,7 @@ def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) ->
     vocabulary = add_words(base, [word for word in words if word])
     if storage.exists(storage.join(output, MANIFEST)):
         raise UserError(f"{output} is what its {MANIFEST} records: choose another `output`.")
-    if storage.file_sizes(output) and not overwrite:
+    if storage.visible_names(output) and not overwrite:
         raise UserError(f"{output} exists; give `overwrite` to replace its tokenizer.")
     for name, content in vocabulary_files(vocabulary).items():
         with write_file(storage.join(output, name)) as file:

@@ -9,18 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clozeworks.cli.process import abandon, terminate
-from clozeworks.pipeline.config import RunOptions
+from clozeworks.pipeline.config import RunOptions, num_cores
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import runner
 from clozeworks.pipeline.execution.job import Job, Unit, job_of, open_job
 from clozeworks.pipeline.execution.runner import Progress, run_stage
+from clozeworks.pipeline.execution.workers import Worker, started
 
 from tests.fixtures.number_stage import (
     Done,
@@ -81,6 +82,27 @@ def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path):
     manifest = run_stage(NumberStage(output=str(tmp_path)), RunOptions(workers=2))
     assert squares_of(manifest) == SQUARES
     assert os.getpid() not in pids_of(manifest)
+
+
+def test_a_phase_gets_no_more_workers_than_it_has_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_started: list[int] = []
+
+    @contextmanager
+    def counted(num_workers: int) -> Iterator[list[Worker]]:
+        num_started.append(num_workers)
+        with started(num_workers) as workers:
+            yield workers
+
+    monkeypatch.setattr(runner, "started", counted)
+    opened(tmp_path, more_work=square, num_units=3).do(2, Squares(square))
+    stage = NumberStage(output=str(tmp_path), more_work=square, num_units=3)
+    run_stage(stage, RunOptions(workers=4))
+    assert num_started == [2, 1]  # two units were left, then there are three
+    most_workers = 4 * num_cores()
+    with pytest.raises(UserError, match=f"^`workers` is .*, but must be at most {most_workers}, "):
+        RunOptions(workers=most_workers + 1)
 
 
 def test_finished_units_are_not_done_again(tmp_path: Path):
