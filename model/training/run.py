@@ -34,7 +34,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.parsing import parse_json
 from ...pipeline.seeding import stable_hash
 from ...pipeline.storage import is_remote
-from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
+from ...pipeline.storage.directory import TEMPORARY, OutputDirectory, digest_of
 from ...pipeline.storage.state import VOCABULARY_FILES, claimed, resumes
 from ..card import CARD
 from ..checkpoint import (
@@ -67,9 +67,12 @@ T = TypeVar("T")
 
 
 class _Recorded(Struct, frozen=True):
-    """The part of ``state.json`` that says whether other files of a checkpoint are whole."""
+    """The part of ``state.json`` that says whether a checkpoint is whole."""
 
     sha256: dict[str, str]
+    """The digests of other files."""
+    digest: str = ""
+    """That of all fields but these two; older checkpoints have none."""
 
 
 def claimed_run(
@@ -158,7 +161,8 @@ def save_checkpoint(
         with OutputDirectory(str(output)).write_folder(name) as folder:
             save_model(folder, *model)
             _save_optimizer(optimizer, folder)
-            recorded = {**state, "sha256": _digests(folder)}
+            digests = {"sha256": _digests(folder), "digest": _digest_of_state(state)}
+            recorded = {**state, **digests}
             write_json(folder / STATE / PROGRESS, recorded)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
         reason = str(error).splitlines()[0]
@@ -191,6 +195,12 @@ def _digests(checkpoint: Path) -> dict[str, str]:
         with (checkpoint / name).open("rb") as file:
             digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digests
+
+
+def _digest_of_state(state: Mapping[str, object]) -> str:
+    fields = {name: state[name] for name in state.keys() - set(_Recorded.__struct_fields__)}
+    # As JSON, which a stored one comes from: tuples are lists, and names are text.
+    return digest_of(json.loads(json.dumps(fields)))
 
 
 def link_files(names: Iterable[str], source: Path, output: Path) -> None:
@@ -242,10 +252,12 @@ def read_state(
     except OSError:
         raise UserError(f"{path} is missing. {advice}") from None
     state = parse_json(content, kind, path, advice)
-    recorded = parse_json(content, _Recorded, path, advice).sha256
+    recorded = parse_json(content, _Recorded, path, advice)
+    if recorded.digest not in ("", _digest_of_state(json.loads(content))):
+        raise UserError(f"{path} is damaged. {advice}")
     optimizer = load_tensors(folder / OPTIMIZER, advice)
     for name, digest in _digests(checkpoint).items():
-        if digest != recorded.get(name):
+        if digest != recorded.sha256.get(name):
             raise UserError(f"{checkpoint}/{name} is damaged. {advice}")
     if updater and not updater.restore(optimizer):
         raise UserError(f"{folder} is damaged or belongs to another model. {advice}")

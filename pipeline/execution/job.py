@@ -140,6 +140,14 @@ ERRORS = "errors"
 _ADVICE = "Rerun with `overwrite` to start over."
 
 
+def _read_checked(path: str) -> bytes:
+    """Return the JSON of a plan or a record; raise `UserError` unless it is as it was written."""
+    content, _, digest = storage.read_bytes(path).rpartition(b"\n")
+    if digest != digest_of(content).encode():
+        raise UserError(f"{path} is damaged (its digest differs). {_ADVICE}")
+    return content
+
+
 # A process reads these once for all that it does: a folder is that of one work alone.
 @lru_cache(maxsize=8)
 def _read_begun(path: str, setup_type: Any) -> _OwnBegun:
@@ -155,7 +163,7 @@ def _read_begun(path: str, setup_type: Any) -> _OwnBegun:
 @lru_cache(maxsize=8)
 def _read_plan(path: str) -> list[Unit]:
     try:
-        return parse_json(storage.read_bytes(path), list[Unit], path, _ADVICE)
+        return parse_json(_read_checked(path), list[Unit], path, _ADVICE)
     except FileNotFoundError:
         raise UserError(f"{path} is missing. {_ADVICE}") from None
 
@@ -211,7 +219,7 @@ class Job(OutputDirectory):
         """
         # A plan that exists stays, because the records of its units refer to it by number.
         if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
-            self._write_json(f"{phase.name}/plan.json", phase.plan(self))
+            self._write_checked(f"{phase.name}/plan.json", phase.plan(self))
         units = self.units(phase.name)
         unfinished = set(range(len(units))) - self._records(phase).keys()
         # An expensive unit that began last would keep one worker busy while the others idle.
@@ -221,13 +229,16 @@ class Job(OutputDirectory):
         """Do one unit and leave its record."""
         stored = self.units(phase.name)[number]
         unit = replace(stored, payload=convert_values(stored.payload, phase.payload_type))
-        self._write_json(f"{phase.name}/{number:05d}.json", phase.do(self, unit))
+        self._write_checked(f"{phase.name}/{number:05d}.json", phase.do(self, unit))
         # What was freed would else stay with the thread that freed it.
         pa.default_memory_pool().release_unused()
         trim_heap()
 
-    def _write_json(self, name: str, value: Any) -> None:
-        self.write_bytes(self.temporary(name), msgspec.json.encode(value))
+    def _write_checked(self, name: str, value: Any) -> None:
+        # A bit that flips on the disk is then an error, not another count.
+        content = msgspec.json.encode(value)
+        digest = digest_of(content).encode()
+        self.write_bytes(self.temporary(name), content + b"\n" + digest)
 
     def finished_units(self, phase: str) -> set[int]:
         """Return the numbers of the units that have left a record."""
@@ -253,7 +264,7 @@ class Job(OutputDirectory):
 
         def read(number: int) -> Any:
             path = f"{self._folder}/{phase.name}/{number:05d}.json"
-            return parse_json(storage.read_bytes(path), phase.record_type, path, _ADVICE)
+            return parse_json(_read_checked(path), phase.record_type, path, _ADVICE)
 
         numbers = self.finished_units(phase.name)
         if not numbers:
@@ -306,10 +317,11 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
         job.remove(job.temporary(ERRORS))  # let units begin again
     # Again when resuming, which changes nothing: the same work has the same units. Later phases are
     # planned once those before are done.
-    job._write_json(f"{stage.phases[0].name}/plan.json", plan.units)
+    job._write_checked(f"{stage.phases[0].name}/plan.json", plan.units)
     writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
     # Last: with it, the stage has begun.
-    job._write_json(JOB, _OwnBegun(plan.head, plan.setup, writers, opened=time.time()))
+    begun = _OwnBegun(plan.head, plan.setup, writers, opened=time.time())
+    job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
     _read_begun.cache_clear()  # of the same work, begun before
     _read_plan.cache_clear()
     return job, None

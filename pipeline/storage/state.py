@@ -45,7 +45,7 @@ BAD_INPUTS = "bad"
 """The folder of lists of bad input, one for each unit that met any."""
 WORD_COUNTS_FILE = "word_counts.parquet"
 
-FORMAT = 7
+FORMAT = 8
 """The version of jobs, plans, records and temporary tables; a part of their folder's name."""
 
 State = Literal["new", "replaced", "begun", "finished"]

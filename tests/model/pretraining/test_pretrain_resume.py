@@ -12,7 +12,9 @@ import torch
 from clozeworks.model.pretraining import work
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
+from clozeworks.model.pretraining.setup import PretrainState
 from clozeworks.model.training.logs import Clock
+from clozeworks.model.training.run import read_state
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.pretrain_fixture import (
@@ -204,7 +206,15 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
     pretrain(make_config(), [instances], tmp_path, **interrupt_at(3))
     (checkpoint,) = (tmp_path / "checkpoints").glob("step-*")
     path = checkpoint / "training_state" / "optimizer.pt"
-    recorded = json.loads((checkpoint / "training_state" / "state.json").read_text())
+    progress = checkpoint / "training_state" / "state.json"
+    recorded = json.loads(progress.read_text())
+    for name in ("num_rows", "num_tokens", "seconds"):
+        progress.write_text(json.dumps({**recorded, name: recorded[name] + 1}))
+        with pytest.raises(UserError, match=r"state\.json is damaged\. Delete .*step-0000004 "):
+            pretrain(make_config(), [instances], tmp_path)
+    older = {name: value for name, value in recorded.items() if name != "digest"}
+    progress.write_text(json.dumps(older))
+    read_state(checkpoint, PretrainState)
     state = torch.load(path, weights_only=True)
     averages = state["state"]
 
@@ -217,7 +227,7 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
     for wrong in (of_another_shape, not_finite, fewer):
         torch.save(wrong, path)
         recorded["sha256"]["training_state/optimizer.pt"] = sha256(path.read_bytes()).hexdigest()
-        (checkpoint / "training_state" / "state.json").write_text(json.dumps(recorded))
+        progress.write_text(json.dumps(recorded))
         with pytest.raises(
             UserError,
             match=r"training_state is damaged or belongs to another model\. Delete .*step-0000004 ",

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.job import Job, Phase, Unit, job_of, open_job
+from clozeworks.pipeline.execution.job import Job, Phase, Unit, _read_checked, job_of, open_job
 from clozeworks.pipeline.execution.temporary import TemporaryTable
 from clozeworks.pipeline.storage import state
 
@@ -130,6 +130,23 @@ def test_a_damaged_plan_is_refused_with_advice(tmp_path: Path):
         job.start(Squares(square))
 
 
+def test_a_flipped_bit_in_a_plan_or_a_record_is_found(tmp_path: Path):
+    stage, job = opened(tmp_path, more_work=square)
+    do_all(stage, job)
+    plans_and_records = sorted(tmp_path.glob(".work/*/*/*.json"))
+    assert len(plans_and_records) == 12
+    for path in plans_and_records:
+        content = path.read_bytes()
+        for index in range(len(content)):
+            path.write_bytes(content[:index] + bytes([content[index] ^ 1]) + content[index + 1 :])
+            with pytest.raises(
+                UserError, match=rf"{path.name} is damaged \(its digest differs\)\. "
+            ):
+                _read_checked(str(path))
+        path.write_bytes(content)
+    assert squares_of(job.finish(stage)) == 2 * SQUARES
+
+
 def test_a_plan_that_a_killed_run_left_is_used(tmp_path: Path):
     _, job = opened(tmp_path)
     assert job.start(MoreSquares(square, num_units=2)) == [1, 0]
@@ -147,7 +164,7 @@ def test_payloads_may_be_dataclasses(tmp_path: Path):
     _, job = opened(tmp_path)
     phase = Nested(square)
     units = [Unit("outer", cost=1, payload=Unit("inner", cost=7, payload=[1, 2]))]
-    job._write_json("squares/plan.json", units)
+    job._write_checked("squares/plan.json", units)
     job.do(0, phase)
     assert [record.square for record in job.records(phase)] == [7]
 
