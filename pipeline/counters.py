@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,12 @@ Z_95 = 1.959963984540054
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
 
+# A terminal obeys them, an editor ends a line at them, or they show text in another order or not at
+# all. JSON escapes those below the space by itself.
+_MISLEADING = re.compile(
+    "[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
 # Maps all control characters to blanks, so that `bytes.split` splits at each of them.
 _BLANKS = bytes.maketrans(bytes(range(ord(" "))), b" " * ord(" "))
 
@@ -100,6 +107,7 @@ class Counters:
             "record": record.decode("utf-8", "backslashreplace") if is_shown else None,
         }
         line = json.dumps(bad_input, ensure_ascii=False) + "\n"
+        line = _MISLEADING.sub(lambda found: json.dumps(found[0]).strip('"'), line)
         self._free_bytes -= len(line.encode("utf-8", "replace"))
         if self._free_bytes >= 0:  # the first ones are listed, without gaps
             self.listed.append(line)

@@ -44,7 +44,15 @@ _SNIFFED_BYTES = 1 << 16
 _ARCHIVE_NAME = re.compile(r"\.(?:tar|tar\.(?:gz|bz2|xz|zst)|tgz|zip)$", re.IGNORECASE)
 # "enwiki-20261101-pages-articles1.xml-p1p41242.bz2": large dumps come in parts.
 _DUMP_NAME = re.compile(r"\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?$")
-_DUMP_INDEX_NAME = re.compile(r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$")
+# Lists of titles, states, and pages without their text lie beside dumps; sums beside any files.
+_BESIDE_DUMPS = re.compile(
+    r"multistream-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?$"
+    r"|^(?:.*[-_.])?(?:md5|sha\d+|check)sums?(?:\.(?:txt|json))?$"
+    r"|^dump(?:status|runinfo)\.(?:json|txt)$"
+    r"|-siteinfo-namespaces\.json(?:\.gz)?$"
+    r"|\.xml(?:-p\d+p\d+)?(?:\.\w+)?-rss\.xml$"
+    r"|-(?:abstract|pages-logging|stub-[a-z-]+)[\w-]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$"
+)
 # Beside the tables of Spark and others: "_SUCCESS", "_committed_1234".
 _MARKER = re.compile(r"_(?:SUCCESS|metadata|common_metadata|(?:committed|started)_\d+)")
 # Python decodes the bytes of a file name that are not UTF-8 to these.
@@ -160,7 +168,7 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     for folder in sorted(folders):
         if unfinished_stage(folder):
             raise UserError(f"{folder} is unfinished: rerun the command that writes it first.")
-    _drop_files_beside_documents(bytes_of)
+    _drop_files_of_stages(bytes_of)
     # Names do not depend on where the source lies: /data/books/a/b.txt of the source /data/books is
     # books/a/b.txt.
     folder_above = posixpath.dirname(storage.absolute(root).rstrip("/")).rstrip("/") + "/"
@@ -197,12 +205,24 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     return inputs
 
 
-def _drop_files_beside_documents(bytes_of: dict[str, int]) -> None:
-    """Remove the other files of directories that `ingest` wrote."""
+def _drop_files_of_stages(bytes_of: dict[str, int]) -> None:
+    """Remove the files beside the documents of directories that `ingest` wrote; raise `UserError`
+    for what another stage wrote.
+    """
     ingested: set[str] = set()
     for path, num_bytes in bytes_of.items():
-        if path.endswith(f"/{MANIFEST}") and _is_of_documents(path, num_bytes):
-            ingested.add(posixpath.dirname(path))
+        if not path.endswith(f"/{MANIFEST}"):
+            continue
+        folder = posixpath.dirname(path)
+        stage = _stage_of(path, num_bytes)
+        if stage == "ingest":
+            ingested.add(folder)
+        elif stage:
+            content = {"vocab": "a vocabulary", "build": "instances"}[stage]
+            raise UserError(
+                f"{folder} holds {content}, written by `clozeworks {stage}`, not texts: give the "
+                "documents that it was made from, or other sources."
+            )
     for folder in ingested:
         for name in (MANIFEST, TIMINGS, "README.md"):
             bytes_of.pop(posixpath.join(folder, name), None)
@@ -229,11 +249,13 @@ def _no_files(source: str, reasons: Collection[str]) -> UserError:
     return UserError(f"{source} does not exist.")
 
 
-def _is_of_documents(manifest: str, num_bytes: int) -> bool:
-    """Return whether `ingest` wrote a manifest; others have files of this name too."""
+def _stage_of(manifest: str, num_bytes: int) -> str:
+    """Return the stage that wrote a manifest; "" for those of others, who use this name too."""
     with storage.open_input(manifest) as file:
         file.seek(max(0, num_bytes - _SNIFFED_BYTES))  # the keys are sorted
-        return re.search(rb'"stage":\s*"ingest"', file.read()) is not None
+        end = file.read()
+    stage = re.search(rb'"stage":\s*"(ingest|vocab|build)".*"clozeworks":', end, re.DOTALL)
+    return stage[1].decode() if stage else ""
 
 
 def _format_of(path: str, config: IngestConfig) -> str | None:
@@ -241,10 +263,10 @@ def _format_of(path: str, config: IngestConfig) -> str | None:
     name = posixpath.basename(path).lower()
     if config.format != "auto":
         return config.format
+    if _BESIDE_DUMPS.search(name):
+        return None
     if _DUMP_NAME.search(name):
         return "wikipedia"
-    if _DUMP_INDEX_NAME.search(name):
-        return None  # it lies beside its dump, ends in .txt, and lists titles
     _, suffix = posixpath.splitext(stem_of(name))
     if suffix in ("", ".json"):
         return _sniffed_format(path)
@@ -394,7 +416,7 @@ def _refuse_changed(input_range: InputRange) -> None:
     try:
         with storage.open_input(input_range.path) as file:
             version = storage.version_of(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         version = "none"
     if input_range.version not in ("", version):
         raise RunError(

@@ -184,6 +184,9 @@ def is_text(kind: pa.DataType) -> bool:
 
 def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
     """Return the error of a table whose columns, of these `names`, lack one for the text."""
+    names = list(names)
+    if "input_ids" in names:
+        return UserError(f"{path} holds token ids, not texts: give the documents that they are of.")
     shown = ", ".join(names)[:200] or "nothing"
     return UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
 

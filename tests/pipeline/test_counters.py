@@ -1,5 +1,6 @@
 """Sums of counters over units, and how much bad input is too much."""
 
+import json
 import re
 
 import pytest
@@ -32,6 +33,19 @@ def test_lines_left_out_are_examples_once():
         counters.leave_out_line("menu", text, f"web:{number}")
     assert counters.counts == {"menu": 6, "words_left_out_as_menu": 7}
     assert counters.examples == {"menu": ["web:0: Home.", "web:2: About us.", "web:4: Contact."]}
+
+
+def test_bad_input_is_listed_without_what_terminals_obey():
+    controls = "\x1b\x7f\x9b\u202e\u2066\u2028\u2029\u200f\ufeff\U000e0041"
+    row = {"text": f"a{controls}b", "other": "ab\u200cc é 中"}
+    counters = Counters()
+    counters.file = f"x{controls}.jsonl"
+    counters.skip("text_is_not_a_string", f"{counters.file}, row 1", record=row)
+    [line] = counters.listed
+    assert not set(controls) & set(line)
+    assert "é 中" in line and "\\u202e" in line and "\\udb40\\udc41" in line
+    listed = json.loads(line)
+    assert listed["file"] == counters.file and json.loads(listed["record"]) == row
 
 
 def test_bad_input_is_listed_up_to_a_megabyte():

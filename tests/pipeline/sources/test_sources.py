@@ -55,6 +55,15 @@ FILES = {
     "enwiki-20231101-pages-articles1.xml-p1p41242.bz2": (bz2.compress(DUMP), "wikipedia"),
     "enwiki-pages-articles-multistream-index1.txt-p1p41242.bz2": (bz2.compress(b"600:1:A\n"), None),
     "enwiki-pages-articles-multistream-index.txt.bz2": (bz2.compress(b"600:1:A\n"), None),
+    "enwiki-20240101-md5sums.txt": (TEXT, None),
+    "enwiki-20240101-sha1sums.json": (LINE, None),
+    "SHA256SUMS": (LINE, None),
+    "dumpstatus.json": (LINE, None),
+    "dumpruninfo.txt": (TEXT, None),
+    "enwiki-20240101-siteinfo-namespaces.json.gz": (gzip.compress(LINE), None),
+    "enwiki-latest-pages-articles.xml.bz2-rss.xml": (DUMP, None),
+    "enwiki-20240101-stub-articles.xml-p1p20.gz": (gzip.compress(DUMP), None),
+    "checksums-explained.txt": (TEXT, "text"),
     "dump": (b'<?xml version="1.0"?>\n' + DUMP, "wikipedia"),
     "AA/wiki_00": (DOC, "wikiextractor"),
     "AA/wiki_01.bz2": (bz2.compress(DOC), "wikiextractor"),
@@ -165,6 +174,11 @@ def test_empty_files_are_counted(tmp_path: Path):
             ["mac.csv"],
             r"lines of mac.csv end in CR, not LF or CRLF. Convert it: tr '\\r' '\\n' < mac",
         ),
+        (
+            ["stages/v"],
+            r"^stages/v holds a vocabulary, written by `clozeworks vocab`, not texts: give the doc",
+        ),
+        (["stages"], r"^stages/i holds instances, written by `clozeworks build`, not texts"),
         (["hf:all"], r"`output` \S*out is inside the source hf:all, or contains it: "),
         (["all"], r"`output` \S*out is inside the source all, or contains it: "),
         (
@@ -194,6 +208,10 @@ def test_mistakes_of_the_user(
     for name in ("a.csv", "a.json", "a.ndjson.gz"):
         write(tmp_path / "twins" / name, LINE)
     write(tmp_path / "mac.csv", b"text\rIt is.\r")
+    for name, stage in (("v", "vocab"), ("i", "build")):
+        manifest = {"stage": stage, "versions": {"clozeworks": "1"}}
+        write(tmp_path / "stages" / name / "manifest.json", json.dumps(manifest).encode())
+        write(tmp_path / "stages" / name / "vocab.txt", TEXT)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link.txt").symlink_to(tmp_path / "all" / "a.txt")
     datasets.Dataset.from_list([{"text": PROSE}]).save_to_disk("saved")
@@ -286,7 +304,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl", "parquet", "xml"])
-@pytest.mark.parametrize("change", ["shrinks", "is replaced", "vanishes"])
+@pytest.mark.parametrize("change", ["shrinks", "is replaced", "vanishes", "becomes a folder"])
 def test_a_source_that_changes_while_it_is_read_ends_the_run(
     tmp_path: Path, suffix: str, change: str
 ):
@@ -305,5 +323,7 @@ def test_a_source_that_changes_while_it_is_read_ends_the_run(
         other.replace(file)
     else:
         file.unlink()
+    if change == "becomes a folder":
+        file.mkdir()
     with pytest.raises(RunError, match=rf"a\.{suffix} was changed or removed while it was read"):
         list(read_range(unit[0], AUTO, Counters()))
