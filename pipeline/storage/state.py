@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -364,7 +364,7 @@ def claimed(
     path: str,
     identity: Mapping[str, Any],
     identity_file: str,
-    own_files: Iterable[str],
+    own_files: Sequence[str],
     *,
     overwrite: bool = False,
     results: Sequence[str] | None = None,
@@ -384,4 +384,23 @@ def claimed(
             present = [name for name in own_files if os.path.lexists(os.path.join(path, name))]
             directory.remove(*present, identity_file)
             directory.write_json(identity_file, identity)
-        yield directory
+        try:
+            yield directory
+        except UserError:
+            # Such as a model that does not fit, found before anything was done.
+            if _is_unused(path, identity_file):
+                directory.remove(WORK, *own_files, identity_file)
+            raise
+
+
+def _is_unused(path: str, identity_file: str) -> bool:
+    """Return whether a local directory has no visible file but the identity, in no folder."""
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *names):
+            entry = os.path.join(folder, name)
+            is_link = os.path.islink(entry)
+            is_identity = entry == os.path.join(path, identity_file)
+            if is_link or not (is_identity or name in folders or name.startswith(".")):
+                return False
+    return True

@@ -178,6 +178,19 @@ def test_only_files_of_ones_own_are_deleted(claim: Any, tmp_path: Path):
         ]
 
 
+@pytest.mark.parametrize("left", ["", ".hidden", "runs/1/.work/half", "runs/1/log", "link"])
+def test_a_mistake_found_before_anything_was_done_leaves_no_claim(
+    claim: Any, tmp_path: Path, left: str
+):
+    with pytest.raises(UserError, match="no model"), claim({"seed": 0}) as directory:
+        if left == "link":
+            (tmp_path / "out" / "link").symlink_to(tmp_path)
+        elif left:
+            directory.write_bytes(left, b"0")
+        raise UserError("no model")
+    assert (tmp_path / "out" / "run.json").exists() == (left in ("runs/1/log", "link"))
+
+
 def test_another_identity_is_refused_by_its_fields(claim: Any):
     with claim({"seed": 0, "steps": 5}):
         pass
