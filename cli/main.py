@@ -192,6 +192,7 @@ def main(args: Sequence[str] | None = None) -> None:
     finally:
         settings.as_json = False
         settings.is_quiet = False
+        settings.explain = str
         if args is None and "duckdb" not in sys.modules:
             # The process ends here: a search for garbage among all that was imported, as Python
             # makes it at its end, takes a tenth of a second. DuckDB would complain without it.

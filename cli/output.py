@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -33,6 +33,8 @@ class _Settings:
     as_json: bool = False
     """By an option of ``clozeworks`` itself, as `is_quiet`; reset after a command."""
     is_quiet: bool = False
+    explain: Callable[[str], str] = str
+    """Adds to a message what `run` knows about a recipe's stage."""
 
 
 settings = _Settings()
@@ -49,7 +51,7 @@ def tell(level: Level, message: str, file: TextIO | None = None, **figures: obje
     """Write a line to standard error (or `file`): the message, or a JSON object with ``time``
     (seconds since 1970), ``level``, ``message`` and `figures`.
     """
-    message = _SECRET.sub("://***@", message)
+    message = settings.explain(_SECRET.sub("://***@", message))
     prefixes = {"warning": "Warning: ", "error": "Error: "}
     line = prefixes.get(level, "") + message
     if settings.as_json:

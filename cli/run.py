@@ -4,6 +4,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from msgspec import Struct
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 from .failures import describe_usage_error
-from .output import CommandSummary, duration, settings
+from .output import CommandSummary, duration, settings, with_flags
 
 Scalar = bool | int | float | str
 # Names begin with a letter, so that braces in a regular expression, `a{2}`, stay as they are.
@@ -26,8 +27,26 @@ class _RecipeFile(Struct, forbid_unknown_fields=True):
     variables: dict[str, Scalar] = {}
 
 
-Table = dict[str, list[str]]
-"""A stage of a recipe: the values of each key, with the variables filled in."""
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a recipe."""
+
+    label: str
+    """Names it in messages."""
+    values: dict[str, list[str]]
+    """Those of each key, with the variables filled in."""
+    variables: dict[str, str]
+    """The variable that is an option's value, by the option."""
+
+    def explain(self, message: str) -> str:
+        """Add how the recipe is given the options that a message names."""
+        ways = []
+        for option in dict.fromkeys(re.findall(r"--[a-z][a-z-]+", message)):
+            if option in self.variables:
+                ways.append(f"--set {self.variables[option]}=VALUE")
+            elif option == "--overwrite":
+                ways.append("--overwrite with the command of this stage alone, above")
+        return f"{message} In this recipe: {'; '.join(ways)}." if ways else message
 
 
 @click.command()
@@ -55,24 +74,30 @@ def run(
     """
     commands = {str(command.name): command for command in settings.commands}
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
-    stages = []
-    for number, table in enumerate(read_recipe(recipe, output, assignments), 1):
+    stages = read_recipe(recipe, output, assignments)
+    command_lines = []
+    for stage in stages:
         try:
-            stages.append(_command_line(table, commands, ctx))
+            command_lines.append(_command_line(stage.values, commands, ctx))
         except UserError as error:
-            name = "".join(table.get("command", ()))
-            raise UserError(f"{recipe}: stage {number} ({name}): {error}") from None
+            message = stage.explain(with_flags(str(error)))
+            raise UserError(f"{stage.label}: {message}") from None
     summaries: list[CommandSummary] = []
-    for number, typed in enumerate(stages, start=1):
+    for number, (stage, typed) in enumerate(zip(stages, command_lines, strict=True), start=1):
         click.echo(f"[{number}/{len(stages)}] {shlex.join(['clozeworks', *typed])}")
         if dry_run:
             continue
         start_s = time.monotonic()
         name, *args = typed
-        # Without `standalone_mode`, click leaves errors to this program's `main`.
-        result: CommandSummary | list[CommandSummary] | int | None = commands[name].main(
-            args, prog_name=name, standalone_mode=False, parent=ctx.parent
-        )
+        settings.explain = stage.explain
+        result: CommandSummary | list[CommandSummary] | int | None
+        try:
+            # Without `standalone_mode`, click leaves errors to this program's `main`.
+            result = commands[name].main(
+                args, prog_name=name, standalone_mode=False, parent=ctx.parent
+            )
+        except (UserError, RunError) as error:
+            raise type(error)(f"{stage.label}: {error}") from error
         if isinstance(result, int):  # an exit status
             raise RunError(f"Stage {name!r} failed.")
         if isinstance(result, list):  # `corpus` has a summary for each of its stages
@@ -83,7 +108,7 @@ def run(
     return summaries
 
 
-def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> list[Table]:
+def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> list[Stage]:
     """Return the stages of the recipe at `path`, in order.
 
     ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
@@ -108,11 +133,15 @@ def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> li
     stages = []
     for number, table in enumerate(recipe.stage, 1):
         label = f"{path}: stage {number} ({table.get('command', '')})"
-        stage = {}
+        values = {}
+        set_by = {}
         for key, value in table.items():
             items = value if isinstance(value, list) else [value]
-            stage[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
-        stages.append(stage)
+            values[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
+            alone = PLACEHOLDER.fullmatch(str(value))
+            if alone and alone[1] in recipe.variables:
+                set_by[f"--{key.replace('_', '-')}"] = alone[1]
+        stages.append(Stage(label, values, set_by))
     return stages
 
 
@@ -130,7 +159,7 @@ def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
 
 
 def _command_line(
-    stage: Table, commands: Mapping[str, click.Command], ctx: click.Context
+    stage: Mapping[str, list[str]], commands: Mapping[str, click.Command], ctx: click.Context
 ) -> list[str]:
     """Return a stage as one would type it, the command first.
 

@@ -57,7 +57,7 @@ def show(
     from ..pipeline.vocabulary.files import read_vocabulary
 
     num_rows = max(num_rows, len(ids))
-    manifest = read_any_manifest(directory)
+    manifest = read_any_manifest(directory, "ingest", "build")
     if isinstance(manifest, VocabularyManifest):
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."

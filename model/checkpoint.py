@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
-from ..pipeline.storage.state import VOCABULARY_FILES
+from ..pipeline.storage.state import VOCABULARY_FILES, folders_with
 from ..pipeline.vocabulary.files import read_vocabulary
 from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .copies import local_copy
@@ -104,7 +104,11 @@ class Checkpoint:
         path = folder / CONFIG
         if not path.is_file():
             if folder.exists():
-                raise UserError(f"{directory} is not a model directory: {CONFIG} is missing.")
+                folders = " or ".join(folders_with(str(directory), CONFIG))
+                advice = f"; give {folders}" if folders else ""
+                raise UserError(
+                    f"{directory} is not a model directory: {CONFIG} is missing{advice}."
+                )
             advice = ""
             if HUB_NAME.fullmatch(str(directory)):
                 advice = (

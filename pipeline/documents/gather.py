@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from .. import ragged
 from ..counters import CounterRecord, Counters
+from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.temporary import TemporaryTable
 from ..manifests import DocumentsGroup, DocumentsShard
@@ -71,7 +72,12 @@ class Gather(Phase):
         """Cut the hashes into shards."""
         scattered = job.records(Scatter)
         deduplicated = job.records(Deduplicate)
-        return plan_shards(scattered, deduplicated, self.num_shards, job.setup.layout)
+        try:
+            return plan_shards(scattered, deduplicated, self.num_shards, job.setup.layout)
+        except UserError:
+            # Only other options can help, and they would be refused if units were done.
+            job.remove(job.temporary(Scatter.name), job.temporary(Deduplicate.name))
+            raise
 
     def do(self, job: Job, unit: Unit) -> Gathered:
         """Write the shards of a unit."""

@@ -130,7 +130,7 @@ def plan_shards(
         if max(train_bytes) > MOST_TEXT_BYTES:
             raise UserError(
                 f"A train shard would hold {max(train_bytes):,} bytes of text, more than "
-                f"{MOST_TEXT_BYTES:,}: raise `shards`, and give `overwrite`."
+                f"{MOST_TEXT_BYTES:,}: raise `shards`."
             )
         train_edges = borders(range(num_shards + 1), num_shards)
     train_units = _plan_split(
@@ -216,5 +216,5 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
         message += f", and these were left out: {name_counts(reasons)}"
     return (
         f"{message}. If each line or paragraph is a document, give `documents` line or blank-line; "
-        "to keep short documents, lower `min_characters`; and give `overwrite`."
+        "to keep short documents, lower `min_characters`."
     )

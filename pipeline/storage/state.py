@@ -68,7 +68,7 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
     or a file is missing or cut off.
     """
     stage = next(name for name, stage_kind in KINDS.items() if stage_kind is kind)
-    manifest = read_any_manifest(directory, f"`clozeworks {stage}`")
+    manifest = read_any_manifest(directory, stage)
     if not isinstance(manifest, kind):
         raise UserError(
             f"{directory} was written by `clozeworks {manifest.stage}`, "
@@ -84,10 +84,10 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
     return manifest
 
 
-def read_any_manifest(
-    directory: str, writer: str = "clozeworks ingest, vocab or build"
-) -> Manifest:
-    """Return the manifest of a finished directory; raise `UserError` if there is none."""
+def read_any_manifest(directory: str, *stages: str) -> Manifest:
+    """Return the manifest of a finished directory; raise `UserError` if there is none, naming the
+    folders in it that one of the `stages` (by default any) wrote.
+    """
     manifest, _ = read_finished(directory)
     if manifest is not None:
         return manifest
@@ -96,12 +96,30 @@ def read_any_manifest(
             f"{directory} is unfinished: rerun the command that writes it; it resumes, or "
             "says what is wrong."
         )
+    writer = " or ".join(f"`clozeworks {stage}`" for stage in stages or KINDS)
     fault = describe_absence(directory)
     if not fault:
         fault = f"{directory} has no {MANIFEST}"
-        if writer == "`clozeworks ingest`":
+        if stages == ("ingest",):
             writer += ", which reads documents that other programs filtered, too"
+    folders = []
+    for folder in folders_with(directory, MANIFEST):
+        _, head = read_finished(folder)
+        if head is not None and head.stage in (stages or KINDS):
+            folders.append(folder)
+    if folders:
+        raise UserError(f"{fault}: give {' or '.join(folders)}.")
     raise UserError(f"{fault}: give a directory written by {writer}.")
+
+
+def folders_with(directory: str, *names: str) -> list[str]:
+    """Return the folders in a directory that hold one of these files."""
+    folders = [storage.join(directory, name) for name in storage.folder_names(directory)]
+    return [
+        folder
+        for folder in folders
+        if any(storage.exists(storage.join(folder, name)) for name in names)
+    ]
 
 
 def read_finished(directory: str) -> tuple[Manifest | None, StoredHead | None]:

@@ -10,7 +10,12 @@ from tokenizers.normalizers import BertNormalizer
 from .. import storage
 from ..errors import UserError
 from ..parsing import parse_json
-from ..storage.state import VOCABULARY_FILES, describe_absence, unfinished_stage
+from ..storage.state import (
+    VOCABULARY_FILES,
+    describe_absence,
+    folders_with,
+    unfinished_stage,
+)
 from .byte_level import byte_level_tokenizer
 from .normalization import Normalization, normalization_of
 from .tokenizer_file import vocabulary_of_json
@@ -114,6 +119,8 @@ def read_vocabulary(path: str) -> Vocabulary:
             raise UserError(
                 f"{fault}: give a directory with a vocabulary, a vocab.txt or a tokenizer.json."
             )
+        if folders := folders_with(path, *VOCABULARY_FILES):
+            raise UserError(f"{path} has no vocabulary: give {' or '.join(folders)}.")
     return load_vocabulary(files, path)
 
 

@@ -33,6 +33,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_manifest(tmp_path / "vocab", "vocab")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.md").write_text("Dear all\n")
+    for name, stage in (("documents", "ingest"), ("vocab", "vocab"), ("instances", "build")):
+        (tmp_path / "corpus" / name).mkdir(parents=True)
+        write_manifest(tmp_path / "corpus" / name, stage)
+    (tmp_path / "corpus" / "vocab" / "vocab.txt").touch()
+    (tmp_path / "corpus" / "run").mkdir()
+    (tmp_path / "corpus" / "run" / "config.json").touch()
     return tmp_path
 
 
@@ -78,8 +84,27 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ),
         (
             "show nothere",
-            "nothere does not exist: give a directory written by clozeworks ingest, vocab or "
-            "build.",
+            "nothere does not exist: give a directory written by `clozeworks ingest` or "
+            "`clozeworks build`.",
+        ),
+        ("vocab corpus --output v", "corpus has no manifest.json: give corpus/documents."),
+        ("pretrain corpus --output r", "corpus has no manifest.json: give corpus/instances."),
+        (
+            "show corpus",
+            "corpus has no manifest.json: give corpus/documents or corpus/instances.",
+        ),
+        (
+            "audit corpus",
+            "corpus has no manifest.json: give corpus/documents or corpus/instances or "
+            "corpus/vocab.",
+        ),
+        (
+            "vocab corpus/documents --compare corpus --output v",
+            "corpus has no vocabulary: give corpus/vocab.",
+        ),
+        (
+            "fill corpus [MASK]",
+            "corpus is not a model directory: config.json is missing; give corpus/run.",
         ),
         (
             "audit vocab",
@@ -214,10 +239,9 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
     fault = error_of_line(capsys, "ingest lines --output d --workers 1")
     assert fault == (
         f"Error: The sources hold 1 document; {NEEDED}. If each line or paragraph is a document, "
-        "give --documents line or blank-line; to keep short documents, lower --min-characters; and "
-        "give --overwrite.\n"
+        "give --documents line or blank-line; to keep short documents, lower --min-characters.\n"
     )
-    line = "ingest lines --output d --workers 1 --overwrite --documents line"
+    line = "ingest lines --output d --workers 1 --documents line"
     assert error_of_line(capsys, line).startswith(
         f"Error: The sources hold 0 documents; {NEEDED}, and these were left out: 120 x documents "
         "too short. If "

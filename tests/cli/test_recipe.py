@@ -48,7 +48,7 @@ def lines_of_dry_run(capsys: pytest.CaptureFixture[str], recipe: str, *args: str
 
 
 def test_variables_are_filled_in_and_may_name_those_above(recipe: str, tmp_path: Path):
-    first, second = read_recipe(recipe, "out")
+    first, second = (stage.values for stage in read_recipe(recipe, "out"))
     assert first == {
         "command": ["pretrain"],
         "arguments": ["instances"],
@@ -61,7 +61,10 @@ def test_variables_are_filled_in_and_may_name_those_above(recipe: str, tmp_path:
 
 
 def test_settings_replace_the_recipes_variables(recipe: str):
-    first, second = read_recipe(recipe, "out", ("steps=9000", "fresh=true", "run=r={steps}"))
+    first, second = (
+        stage.values
+        for stage in read_recipe(recipe, "out", ("steps=9000", "fresh=true", "run=r={steps}"))
+    )
     assert first["output"] == second["checkpoint"] == ["r=9000-9000"]
     assert (first["steps"], first["overwrite"]) == (["9000"], ["true"])
 
@@ -142,6 +145,32 @@ def test_options_that_are_true_false_repeated_or_of_several_values(
         "[2/2] clozeworks pretrain i --output r --no-compile --dynamic-masking token "
         "--mask-split 80,10,10",
     ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("documents=file", "give --documents line or blank-line; to keep short documents, lower "),
+        ("documents=lin", "'--documents': 'lin' is not one of 'auto', 'file', 'blank-line', "),
+        (
+            "language=eng",
+            "--language is eng, which is not the code of a language; did you mean en.",
+        ),
+    ],
+)
+def test_a_fault_names_the_stage_and_the_variable(
+    setting: str, message: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+):
+    (tmp_path / "text.txt").write_text("A cat sat on the mat.\n\nA dog lay there.\n")
+    recipe = str(Path(__file__).parents[2] / "examples/recipes/1-million-words.toml")
+    args = ["--set", f"text={tmp_path}/text.txt", "--set", setting, "--output", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main(["run", recipe, *args])
+    error = capfd.readouterr().err
+    assert ended.value.code == 2
+    assert error.startswith(f"Error: {recipe}: stage 1 (ingest): ") and message in error
+    variable = setting.partition("=")[0]
+    assert error.endswith(f" In this recipe: --set {variable}=VALUE.\n")
 
 
 def test_a_failed_stage_ends_the_recipe(capfd: pytest.CaptureFixture[str], tmp_path: Path):
