@@ -4,7 +4,6 @@ import re
 from functools import partial
 
 from .formulas import raised
-from .functions import evaluate, rounded
 from .names import NAMES, countries, language_labels
 from .patterns import (
     SUPERSCRIPTS,
@@ -140,37 +139,12 @@ def _century(arguments: Arguments, language: str) -> str | None:
     return f"{century}{numeral}{era}"
 
 
-def _percentage(arguments: Arguments, language: str) -> str | None:
-    part, whole, digits = (arguments.get(key, "") for key in ("1", "2", "3"))
-    share = evaluate(f"{part}/{whole}")
-    if share is None or (digits and not re.fullmatch(r"\d", digits)):
-        return None
-    return f"{rounded(100 * share, int(digits or 0))}%"
-
-
 def _height_above_sea(arguments: Arguments, language: str) -> str | None:
     """Words of ``Höhe|540|DE-NHN``: "540 m ü. NHN"."""
     if "1" not in arguments:
         return None
     datum = NAMES.height_datums.get(arguments.get("2", "").lower(), "")
     return f"{arguments['1']} m {datum}".strip()
-
-
-def _ordinal(arguments: Arguments, language: str) -> str | None:
-    """Words of ``ordinal|3`` in English: "3rd"."""
-    number = arguments.get("1", "")
-    if not number.isdecimal():
-        return None
-    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
-    if number[-2:] in ("11", "12", "13"):
-        ending = "th"
-    return number + ending
-
-
-def _season(arguments: Arguments, language: str) -> str | None:
-    """Words of ``NBA Year|1999``: "1999–00"."""
-    year = arguments.get("1", "")
-    return f"{year}–{(int(year[-2:]) + 1) % 100:02}" if year.isdecimal() else None
 
 
 def _sic(arguments: Arguments, language: str) -> str:
@@ -342,7 +316,6 @@ RULES: dict[str, Renderer] = {
     "country": country,
     "height_above_sea": _height_above_sea,
     "labelled": labelled,
-    "percentage": _percentage,
     "raised": _raised,
     "ship": _any_ship,
     "as_of": _as_of,
@@ -351,17 +324,11 @@ RULES: dict[str, Renderer] = {
     "convert": _convert,
     "date": _date,
     "joined": partial(_joined, ""),
-    "ordinal": _ordinal,
-    "season": _season,
     "sic": _sic,
-    "first_word": lambda arguments, language: arguments.get("1", "").partition(" ")[0],
     "language_text": language_text,
     "last_argument": _last_argument,
     "listed": partial(_joined, ", "),
-    "keys": partial(_joined, "+"),
-    "power_of_ten": lambda arguments, language: f"10{_raised(arguments, language)}",
     "quantity": _quantity,
-    "spaced": partial(_joined, " "),
     "value": _value,
 }
 """The rules that ``names.toml`` names."""
