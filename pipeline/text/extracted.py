@@ -26,12 +26,10 @@ from .wikitext.repair import GAP, items_of
 
 # In bytes of UTF-8: a Chinese character or a Korean syllable counts as three letters, about as much
 # as it says.
-SHORTEST_LINE_BYTES = 40
 SHORTEST_UNENDED_LINE_BYTES = 120
 
 # A Korean heading ends in a noun: WikiExtractor puts a full stop after it, as after the verb of a
 # sentence.
-_LONGEST_KOREAN_HEADING = 60
 _KOREAN_HEADING = re.compile(r"[가-힣](?<![다요까라오죠음함임됨것네])\s?(?:\([^()]*\))?\.$")
 _QUOTES = tuple("\"“”„«»‘'「『《")
 # The last two are how WikiExtractor before 3.0 writes items of lists, and headings.
@@ -66,7 +64,7 @@ _HOLLOW_START = re.compile(r"\((?=[]\s),;:])")
 _HOLLOW_END = re.compile(r"\)(?<=[]\s(,;]\))")
 _EMPTY_FIRST_ITEM = re.compile(r"\s+(?:or|and)\s*")
 _EMPTY_LAST_ITEM = re.compile(r"\s*(?:or|and)\s+")
-# Of nested parentheses only the edges are repaired: "(, 田山貞子(다야마 사다코), 1870년)".
+# In nested parentheses only the edges are repaired: "(, 田山貞子(다야마 사다코), 1870년)".
 _EMPTY_START = re.compile(r"([(（])(?:[\s,;:，；、：]++(?:(?:or|and)(?=[\s,;)]))?+)++")
 _EMPTY_END = re.compile(r"[,;，；、][\s,;，；、]{0,20}+(?=[)）])")
 # A Korean particle follows "D2X()", a call of a function has spaces around it.
@@ -246,11 +244,11 @@ def is_prose_line(line: str) -> bool:
     if len(line) >= SHORTEST_UNENDED_LINE_BYTES:
         return True
     num_bytes = len(line.encode("utf-8", "surrogatepass"))
-    if num_bytes < SHORTEST_LINE_BYTES:
+    if num_bytes < 40:
         return False
     if num_bytes < SHORTEST_UNENDED_LINE_BYTES and not ends_sentence(line):
         return False
-    if len(line) >= _LONGEST_KOREAN_HEADING or ". " in line:
+    if len(line) >= 60 or ". " in line:  # too long for a Korean heading, or two sentences
         return True
     return _KOREAN_HEADING.search(line) is None
 

@@ -20,8 +20,6 @@ The marks are those that Unicode's charts call colon or "used as colon"; "են" 
 
 # Without blanks, "·" is within sentences, as in Korean ("정치·경제·사회").
 _BULLET = re.compile(r"\s+·\s+|\s*[•|]\s*")
-_FEWEST_BULLETS = 2
-_LONGEST_ITEM = 60
 
 # "as was known.[174]", pasted from another page with its number; not the index of a list in a
 # program ("names[0]", "names[2] = 5") nor of a variable ("E[1]").
@@ -76,9 +74,9 @@ def is_navigation(paragraph: str) -> bool:
     if "•" not in paragraph and "·" not in paragraph and "|" not in paragraph:
         return False
     items = _BULLET.split(paragraph)
-    if len(items) <= _FEWEST_BULLETS or ends_sentence(paragraph):
+    if len(items) <= 2 or ends_sentence(paragraph):  # one bullet may be within a sentence
         return False
-    return max(map(len, items)) <= _LONGEST_ITEM
+    return max(map(len, items)) <= 60  # as long as a name may be
 
 
 def without_reference_marks(text: str) -> str:

@@ -32,8 +32,6 @@ _END = re.compile(
     r"|(?:ende|fin) (?:dieses |des |von |de |du )?(?:l'e-?text )?proje(?:[ck]ts?|t) gutenberg)",
     re.IGNORECASE,
 )
-# The line that ends a book contains one of these. Most texts have none, as `str.find` shows fast.
-_END_WORDS = ("utenberg", "GUTENBERG", "text of")
 _FIELD = re.compile(r"^(Title|Language):[ \t]*(.*(?:\r?\n[ \t]+\S.*)*)", re.MULTILINE)
 
 _CREDITS = re.compile(
@@ -116,20 +114,6 @@ _UNDERSCORE = re.compile(r"_(?:(?<![^\W_]_)|(?![^\W_]))")
 # Not in "a=1 and b=2".
 _BOLD = re.compile(r"(?<!\w)=(?=\S)([^=]+)(?<=\S)=(?!\w)")
 
-# Credits come before the first chapter; later a paragraph may begin with the same words.
-_CREDITS_WITHIN = 20
-_NOTE_PARAGRAPHS = 30
-_PICTURE_PARAGRAPHS = 5
-_ADVERTISED_PARAGRAPHS = 300
-# No publisher's list is as long: "$ 500" in each tenth paragraph is a history of the Treasury.
-_MOST_ADVERTISED_PARAGRAPHS = 1200
-_FEWEST_PRICES = 2
-_PRICED_SHARE = 0.05
-_FRONT_PARAGRAPHS = 60
-# The shortest first paragraph of a book; "It is a truth universally acknowledged, ..." has 117
-# characters.
-_FIRST_PROSE_CHARACTERS = 100
-_LONGEST_FRONT_PARAGRAPH = 20_000
 # Entries of a table of contents are shorter: fewer lines, or lines less full (in characters, on
 # average).
 _FEWEST_PROSE_LINES = 3
@@ -233,7 +217,8 @@ def split_books(
 def _book_end(text: str) -> int:
     """Return the offset of the first line that marks the end of a book, else the text's length."""
     book_end = len(text)
-    for word in _END_WORDS:
+    # The line that ends a book contains one of these. Most texts have none, as `find` shows fast.
+    for word in ("utenberg", "GUTENBERG", "text of"):
         offset = text.find(word)
         while 0 <= offset < book_end:
             line_start = text.rfind("\n", 0, offset) + 1
@@ -263,16 +248,18 @@ def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
     # after a number of paragraphs, so that a lost bracket does not cost the book.
     num_open = 0
     for index, block in enumerate(blocks):
-        may_be_credits = index < _CREDITS_WITHIN
+        # Credits are the first paragraphs, the tenth at most in 78 books; later one may begin with
+        # the same words.
+        may_be_credits = index < 20
         if not num_open and not may_be_credits and _NO_NOTE.match(block.lines[0]):
             yield block
             continue
         text = " ".join(block.lines)
         is_note = True
         if _NOTE.match(text):
-            num_open = _NOTE_PARAGRAPHS
+            num_open = 30
         elif _PICTURE_OPENED.match(text):
-            num_open = _PICTURE_PARAGRAPHS
+            num_open = 5  # a caption has two or three
         elif num_open and block.gap < 3:
             num_open -= 1
         else:
@@ -292,17 +279,19 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
     """Leave out the title page: the paragraphs before the first one of prose, if that is near."""
     blocks = iter(blocks)
     front: list[Block] = []
-    for block in islice(blocks, _FRONT_PARAGRAPHS):
+    # In 78 books there are 31 at most.
+    for block in islice(blocks, 60):
         text = " ".join(block.lines).rstrip()
         ends_prose = ends_sentence(text) or text.endswith(_ENDS_PROSE)
         # The lines of a title page are in capitals, or full of names and numbers.
         is_prose = (
-            len(text) >= _FIRST_PROSE_CHARACTERS
+            len(text) >= 100  # "It is a truth universally acknowledged, ..." has 117
             and ends_prose
             and sum(map(str.islower, text)) > 0.6 * len(text)
         )
         is_printers = len(text) < LONGEST_IMPRINT and IMPRINT.search(text) is not None
-        if (is_prose and not is_printers) or len(text) > _LONGEST_FRONT_PARAGRAPH:
+        is_no_page = len(text) > 20_000
+        if (is_prose and not is_printers) or is_no_page:
             for front_block in front:
                 counters.leave_out("title_pages", front_block.lines)
             front = [block]
@@ -337,14 +326,15 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
     # long for a list. What is held when the book ends is a list, if it states enough prices.
     held: list[Block] = []
     num_priced = 0
+    priced_share = 0.05  # the lists of five books have prices in 0.15 to 0.53 of their paragraphs
     for block in blocks:
         text = " ".join(block.lines)
         is_end = len(block.lines) == 1 and _THE_END.match(text) is not None
-        if num_priced >= _PRICED_SHARE * len(held):
-            is_too_long = len(held) > _MOST_ADVERTISED_PARAGRAPHS
-        else:
-            is_too_long = len(held) > _ADVERTISED_PARAGRAPHS
-        if is_end or is_too_long:
+        longest_list = 300
+        if num_priced >= priced_share * len(held):
+            # Not longer: "$ 500" in each tenth paragraph is a history of the Treasury.
+            longest_list = 1200
+        if is_end or len(held) > longest_list:
             yield from held
             held = []
             num_priced = 0
@@ -357,7 +347,7 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
                 num_priced += 1
         else:
             yield block
-    if num_priced < max(_FEWEST_PRICES, _PRICED_SHARE * len(held)):
+    if num_priced < max(2, priced_share * len(held)):  # one price may be in a story
         yield from held
         return
     for block in held:

@@ -9,7 +9,6 @@ import unicodedata
 
 from .names import NAMES
 
-_LONGEST = 120
 _SYMBOLS = {name: name for name in NAMES.tex_functions.split()}
 for _character, _names in NAMES.tex_symbols.items():
     _SYMBOLS |= dict.fromkeys(_names.split(), _character)
@@ -52,7 +51,7 @@ def formula_text(tex: str) -> str | None:
     >>> formula_text(r"\\tfrac{1}{2} x^2 \\in \\mathbb{R}"), formula_text(r"\\sum_{i=1}^n")
     ('1/2 x² ∈ ℝ', None)
     """
-    if len(tex) > _LONGEST:
+    if len(tex) > 120:  # it is set on a line of its own, not part of a sentence
         return None
     text = _SPACE.sub(" ", html.unescape(tex)).replace("'", "′")
     text = _FONT.sub(r"\1", text)
@@ -74,7 +73,6 @@ def formula_text(tex: str) -> str | None:
 
 
 _RAISED_NUMBER = re.compile(r"[-−–+]?\d[\d.,]*|[-−–+]?\d*[A-Za-z](?:[-−–+]\d+)?")
-_VARIABLES = "iknmxyz"
 
 
 def raised(text: str) -> str | None:
@@ -89,7 +87,7 @@ def raised(text: str) -> str | None:
     plain = text.replace("''", "").replace(" ", "")
     if not _RAISED_NUMBER.fullmatch(plain):
         return None
-    if plain.isalpha() and plain == text and plain not in _VARIABLES:
+    if plain.isalpha() and plain == text and plain not in "iknmxyz":
         return None
     characters = plain.replace("−", "-").replace("–", "-")
     if all(character in _RAISED for character in characters):

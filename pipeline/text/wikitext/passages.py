@@ -52,12 +52,7 @@ from .templates import (
 # text linear.
 _MAX_DEPTH = 40
 
-_MIN_CHARACTERS = 40
-"""A paragraph without the end of a sentence must be at least as long to be text."""
 _SENTENCE_END = re.compile(f"[{''.join(SENTENCE_ENDS)}]")
-
-_SILENT_MARKS = (REMOVED, PRONUNCIATION)
-_MARKED_AFTER = frozenset(("", *" \n(（[/、，"))
 
 _CONTROL = re.compile(f"[{''.join(CONTROLS)}]")
 
@@ -99,8 +94,8 @@ def wikitext_to_paragraphs(
         paragraph = without_reference_marks(repair_paragraph(block))
         if not paragraph:
             continue
-        # "Novels:", a cell of a table, a caption.
-        is_label = len(paragraph) < _MIN_CHARACTERS and not _SENTENCE_END.search(paragraph)
+        # "Novels:", a cell of a table, a caption: few are longer than half a line.
+        is_label = len(paragraph) < 40 and not _SENTENCE_END.search(paragraph)
         if is_label or not any(map(str.isalpha, paragraph)):
             dropped["labels"].append(paragraph)
         elif is_navigation(paragraph):
@@ -128,9 +123,6 @@ _MERGING = frozenset(" *#:;|!=0123456789")
 """First characters of words that mean something else after a line break, or after a digit."""
 # What may be the words around an unknown template, which cost the most.
 _SENTENCE_START = re.compile(r"(?<=[.!?]) |(?<=[。！？])|\n")
-_DROPPED_LINES = tuple("*#:;|!=")
-_MAX_PARTS_AROUND = 20
-_LONGEST_NAME = 60
 # A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
@@ -206,7 +198,7 @@ class _Structures:
             else:
                 words = self._drop("tables", index, close, REMOVED_BLOCK)
             # As with footnotes, no mark is left if there is nothing to repair.
-            if words not in _SILENT_MARKS or out[-1][-1:] in _MARKED_AFTER:
+            if words not in (REMOVED, PRONUNCIATION) or out[-1][-1:] in " \n(（[/、，":
                 if words[:1] in _MERGING:
                     words = _set_apart(words, out[-1][-1:])
                 out.append(words)
@@ -242,7 +234,7 @@ class _Structures:
             begins_line = before.endswith("\n") or (before == "" and index > 1)
             is_alone = begins_line and self.parts[close + 1].startswith("\n")
             mark = REMOVED if is_alone else MISSING
-            if mark == MISSING and len(name) <= _LONGEST_NAME:
+            if mark == MISSING and len(name) <= 60:  # a longer one is no name
                 self.words_lost[name] += self._words_around(index, close)
             return self._drop("templates", index, close, mark)
         inside = self._inside(index, close, depth)
@@ -258,7 +250,8 @@ class _Structures:
         before = self._text_around(range(index - 1, -1, -2))
         after = self._text_around(range(close + 1, len(self.parts), 2))
         words = _SENTENCE_START.split(before)[-1]
-        if not words.strip() or words.startswith(_DROPPED_LINES) or not before.endswith(" "):
+        is_dropped = words.startswith(tuple("*#:;|!="))
+        if not words.strip() or is_dropped or not before.endswith(" "):
             return 0
         words_after, *_ = _SENTENCE_START.split(after, 1)
         return len(words.split()) + len(words_after.split())
@@ -266,7 +259,7 @@ class _Structures:
     def _text_around(self, indices: range) -> str:
         """Return the text of the nearest parts, in their order, up to a full stop or line break."""
         texts: list[str] = []
-        for index in indices[:_MAX_PARTS_AROUND]:
+        for index in indices[:20]:  # of a page of templates each would look at all others
             texts.append(self.parts[index])
             if _SENTENCE_START.search(texts[-1]):
                 break
@@ -409,7 +402,7 @@ _ELISIONS = tuple(re.compile(rf"'''(?<={before}''')(?!')") for before in (r"\W\w
 _BEHAVIOUR_SWITCH = re.compile(
     rf"__(?:{'|'.join(NAMES.behaviour_switches)}|(?![a-z]*__)[^\W\d_]{{3,40}}+)__", re.IGNORECASE
 )
-# Of links, templates and tables that lost a bracket, perhaps around the mark of a removal.
+# What is left of links, templates and tables that lost a bracket, perhaps around a mark.
 _BROKEN_STRUCTURE = re.compile(
     r"\[[\x01-\x03]*+\[|\][\x01-\x03]*+\]|\{[\x01-\x03]*+[{|]|[}|][\x01-\x03]*+\}"
 )
@@ -420,18 +413,18 @@ _LANGUAGE_VARIANT = re.compile(r"-\{(?:([^{}|\n]{0,50}+)\|)?([^{}\n]{0,500}+)\}-
 _VARIANT_TEXT = re.compile(
     r"(?:^|;)\s*+(?:zh(?:-\w++)*+|(?:gan|iu|kk|ku|sh|shi|sr|tg|uz|wuu)-\w++)\s*+:([^;]*+)"
 )
-# A line of nothing else was counted when it became a mark: a template, an indented formula.
-_MARKS_OF_LINES = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
 
 
 def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
     """Replace lines that are not prose by breaks of paragraphs; "These are:" above gets a `GAP`."""
     # `re.split` keeps the lines that match, because they are a group: prose, line, prose, line, ...
     parts = _DROPPED_LINE.split(text)
+    # A line of nothing else was counted when it became a mark: a template, an indented formula.
+    marks = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
     for line in parts[1::2]:
         if line.startswith("\n="):
             dropped["headings"].append(line)
-        elif line.strip(_MARKS_OF_LINES):
+        elif line.strip(marks):
             dropped["lists"].append(line)
     # Most parts are empty: they stand between the lines of one list.
     prose = [introduction_gap(part, language) if part else part for part in parts[::2]]

@@ -31,12 +31,9 @@ LOST_TO_TEMPLATE = "words_lost_to_template_"
 """Prefix of the counters of words in sentences that lack an unknown template; its name follows."""
 NUM_TEMPLATES = 20
 """Unknown templates that are reported."""
-_MOST_TEMPLATES = 200
-"""Unknown templates that a record of counters holds."""
 
 _HOLE = re.compile(r"[\x01-\x03\ufffc]")
 _SILENT_MARK = re.compile(f"[{REMOVED}{PRONUNCIATION}]")
-_MARKS_BY_NEED = (MISSING, PRONUNCIATION, REMOVED)
 _ADJACENT_MARKS = re.compile(r"[\x01-\x03](?: ?[\x01-\x03])++")
 # German "[{{IPA|...}}]" and "/{{IPA|...}}/".
 _BRACKETED_MARK = re.compile(r"\[ ?([\x01\x03]) ?\]|/ ?([\x01\x03]) ?/")
@@ -67,10 +64,8 @@ _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE
 )
 _DASHES = "–—-"
-_SIGNS = "–−-+±×~≈<>=$€£¥"
 # What follows a noun without a blank in Japanese and Korean: "{{JPN}}は".
 _PARTICLES = (*"はがをにのとでもへや은는이가을를의와과도",)
-_OPENING_QUOTES = '「『“„«‘"'
 
 
 def _has_hole(text: str) -> bool:
@@ -85,9 +80,10 @@ def repair_paragraph(block: str) -> str:
     text = " ".join(block.split())
     if not _has_hole(text):
         return text
-    # Of adjacent marks the one stays that most probably stands for words of the sentence.
+    # One of adjacent marks stays: that which most probably stands for words of the sentence.
     text = _ADJACENT_MARKS.sub(
-        lambda marks: next(mark for mark in _MARKS_BY_NEED if mark in marks[0]), text
+        lambda marks: next(mark for mark in (MISSING, PRONUNCIATION, REMOVED) if mark in marks[0]),
+        text,
     )
     text = _BRACKETED_MARK.sub(lambda match: match[1] or match[2], text)
     if "(" in text or "（" in text:
@@ -156,9 +152,9 @@ def _gap(match: re.Match[str]) -> str:
     begins_sentence = not before.strip() or before.rstrip()[-1] in ".!?:"
     if begins_sentence:
         needs_words = after.strip()[:1].islower() or after[:1] in _PARTICLES
-    elif before[-1].isspace() or before[-1] in _OPENING_QUOTES:
+    elif before[-1].isspace() or before[-1] in '「『“„«‘"':
         needs_words = True
-    elif before[-1].isdigit() or before[-1] in _SIGNS:
+    elif before[-1].isdigit() or before[-1] in "–−-+±×~≈<>=$€£¥":
         # "3{{Bruch|1|2}} Zoll" is not "3 Zoll".
         needs_words = after.strip()[:1].isalnum()
     elif before[-1] in "、，":
@@ -179,5 +175,6 @@ def most_costly_templates(counts: Mapping[str, int]) -> list[str]:
 
 def drop_rare_templates(counts: Counter[str]) -> None:
     """Delete the counters of the unknown templates that cost least, so that records stay small."""
-    for name in most_costly_templates(counts)[_MOST_TEMPLATES:]:
+    # Ten times as many as are reported, because those of other records are added.
+    for name in most_costly_templates(counts)[10 * NUM_TEMPLATES :]:
         del counts[name]

@@ -18,11 +18,8 @@ from .patterns import (
 
 _NUMERIC_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}")
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:[+/]\d+)*")
-_YES = ("y", "yes", "1", "true")
-_COMPOUND_UNITS = ("ft", "in", "lb", "oz", "mi", "yd", "st")
 # "lang-grc-gre", "Vol-ru": a word, and the code of a language, perhaps with its script.
 _LANGUAGE_TAGGED = re.compile(r"([^\W\d_]{1,12})-([a-z]{2,3})\d?(?:-[a-z-]{1,20})?")
-_LABELLING_PREFIXES = ("lang", "k", "ny")
 _FOREIGN = {
     "en": (
         "{label:}{1}<, romanized: {translit|romanization|2}><, lit. &#39;{lit|translation|3}&#39;>",
@@ -50,7 +47,7 @@ def _convert(arguments: Arguments, language: str) -> str | None:
         if following:
             words += f" {unit_words(following)}"
         second_unit = arguments.get(str(position + 3), "")
-        if second_unit.lower() not in _COMPOUND_UNITS:
+        if second_unit.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
             return words
         words += " "
         position += 2
@@ -93,7 +90,11 @@ def _date(arguments: Arguments, language: str) -> str | None:
     """
     first, month, last, hour, minute, second = (arguments.get(key, "") for key in "123456")
     style = arguments.get("format", "")  # of ``dts``
-    day_first = arguments.get("df", "").lower() in _YES or "dmy" in (month, style) or style == "dm"
+    day_first = (
+        arguments.get("df", "").lower() in ("y", "yes", "1", "true")
+        or "dmy" in (month, style)
+        or style == "dm"
+    )
     if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
         first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
     if not month or " " in first:
@@ -261,7 +262,7 @@ def foreign(name: str, arguments: Arguments, language: str) -> str | None:
     if not prefix and not arguments:
         return ""  # ``{{fr}}`` alone is a flag, or an abbreviation of the language
     label = ""
-    if prefix in _LABELLING_PREFIXES and not name[-1].isdecimal():
+    if prefix in ("lang", "k", "ny") and not name[-1].isdecimal():
         wiki = f"{language}-short" if name.endswith("-short") else language
         label = language_labels().get(wiki, {}).get(code, "")
     if given := arguments.get("label"):

@@ -14,7 +14,6 @@ from .repair import (
     Dropped,
 )
 
-_NOTES = ("ref", "references")
 _DROPPED_ELEMENTS = {
     **dict.fromkeys(("ref", "templatestyles", "indicator", "includeonly", "rt", "rp"), REMOVED),
     **dict.fromkeys(("math", "chem", "ce", "hiero", "score", "graph"), GAP),
@@ -33,7 +32,7 @@ _BREAKING_TAGS = _BLOCKS | _ITEMS | _HEADINGS
 _STRIPPED_TAGS = (
     "abbr b bdi bdo big br caption cite code col colgroup data dfn em font i ins kbd link mark meta"
     " nobr nowiki q rb rtc ruby samp small span strong sub sup tbody tfoot thead time tt u var wbr"
-    # Of extensions of MediaWiki.
+    # The following are those of MediaWiki's extensions.
     " charinsert dynamicpagelist embedvideo languages listing noinclude nomobile onlyinclude"
     " pagelist pagequality pages phonos quiz rss section tab tabber tabs thread translate tvar"
     " ce ref"
@@ -55,9 +54,6 @@ _FOOTNOTE_TAG = re.compile(r"<(?i:ref)(?:\s[^<>]{0,2000}+)?(?<!/)>|(</(?i:ref)\s
 _HIDDEN = re.compile(r"display\s{0,9}:\s{0,9}none", re.IGNORECASE)
 _INLINE = re.compile(r"\binline\b")
 _PLAIN_CHEMISTRY = re.compile(r"[A-Za-z0-9()\[\],]{1,80}")
-# What is not an exponent is searched again for tags, so many "<sup>" before one "</sup>" would take
-# quadratic time.
-_LONGEST_EXPONENT = 1000
 _MATHEMATICAL = re.compile(r"[-−–]|\{\{(?:mvar|math|var|val)\|")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}<>|*#=:;!'_&-]")
 # What goes on behind a box in its midst lacks its beginning.
@@ -97,7 +93,9 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
         replacement, position = _tag(text, match, name, closing_tags)
         if position > match.end() and replacement == _DROPPED_ELEMENTS.get(name):
             reason = "formulas" if replacement is GAP else "elements"
-            dropped["notes" if name in _NOTES else reason].append(text[start:position])
+            if name in ("ref", "references"):
+                reason = "notes"
+            dropped[reason].append(text[start:position])
         # A footnote directly after its word leaves nothing to repair.
         if replacement is not REMOVED or text[start - 1] in " \n(（":
             out.append(replacement)
@@ -178,7 +176,9 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     if name == "ref":
         end_of_footnote = closing_tags.end_of_footnote(match, closing)
         return (REMOVED, end_of_footnote) if end_of_footnote else ("", end)
-    if name == "sup" and closing.start() - end > _LONGEST_EXPONENT:
+    # What is not an exponent is searched again for tags, so many "<sup>" before one "</sup>" would
+    # take quadratic time.
+    if name == "sup" and closing.start() - end > 1000:
         return "", end
     content = text[end : closing.start()]
     if name == "sup":
