@@ -28,7 +28,10 @@ from ..text.books import (
     blank_line_blocks,
     block_paragraphs,
     has_sentence_blocks,
+    hyphens_of,
+    is_double_spaced,
     prose,
+    single_spaced,
     split_blocks,
     wrap_width,
 )
@@ -97,7 +100,10 @@ def _text_documents(
     lines = _lines(chain([head], rest))
     if "\f" in head:
         lines = _without_running_heads(lines, counters)
-    width = wrap_width(head.split("\n"))
+    head_lines = head.split("\n")
+    width = wrap_width(head_lines)
+    if is_double_spaced(head_lines, width):
+        lines = single_spaced(lines, width)
     if unit == "line":
         documents = ([line] for line in lines if line.strip())
     elif unit == "blank-line":
@@ -106,7 +112,10 @@ def _text_documents(
         )
     else:
         blocks = split_blocks(lines, width, keeps_lines=config.keep_lines)
-        documents = _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines))
+        paragraphs = prose(
+            blocks, name, counters, keeps_lines=config.keep_lines, hyphens=hyphens_of(head)
+        )
+        documents = _cut(paragraphs)
     for paragraphs in documents:
         yield {}, paragraphs
 

@@ -1,10 +1,10 @@
-"""The paragraphs of a plain text or book: hard-wrapped lines are joined; headings, rulers, tables
-and lists with page numbers are left out.
+"""The paragraphs of a plain text or book: hard-wrapped lines are joined, and what a break or the
+mark of a page cut in two; headings, rulers, tables and lists with page numbers are left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby, pairwise, repeat
 
 from ..counters import Counters
 from . import gutenberg
@@ -27,6 +27,16 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 _ITEM = re.compile(r"\s*(?:[-–*•]|\d{1,2}[.)])\s")
+# The first letter of what may continue a sentence: not of an item, "a) …", "- …".
+_CONTINUATION = re.compile(r"[\s\"'“”‘’«»„_*…]*([^\W\d_])(?!(?<![^\W_].)[.)]\s)")
+# What stands between the halves of a sentence where a page ends: its number, perhaps with a running
+# head in capitals; a picture or note; a ruler.
+_PAGE_MARK = re.compile(
+    r"\s*(?:\[(?:illustration|picture|sidenote|footnote|decoration|blank page|pg|page)\b[^\]]*\]?"
+    r"|[\W_]*(?:page |pg\.? |p\. ?)?(?:\d{1,4}|(?-i:[ivxlc]{1,7}|[IVXLC]{2,7}))[\W_]*|[\W_]+"
+    r"|(?-i:\d{1,4}\W+[^a-z\n]{3,60}|[^a-z\n]{3,60}\W\d{1,4}\W*))$",
+    re.IGNORECASE,
+)
 _SMALL_START = re.compile(r"[\W_]*[a-z]")
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 # As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
@@ -65,8 +75,10 @@ def wrap_width(lines: Sequence[str]) -> int:
     median = lengths[len(lengths) // 2]
     # Not the longest: a table or an address may be wider.
     width = lengths[len(lengths) * 95 // 100]
-    # Wrapping cuts sentences anywhere: few of its lines end with one, and nearly all do if each is
-    # a paragraph. In 178 books at most 0.55 of wrapped lines do.
+    # Wrapping cuts sentences anywhere: few of its full lines end with one, and nearly all do if
+    # each is a paragraph. Short lines end a paragraph either way, or name who speaks in a play.
+    if width <= WRAP_WIDTH:
+        lines = [line for line in lines if is_full(line, width)]
     share_of_ends = sum(map(ends_sentence, lines)) / len(lines)
     if width <= WRAP_WIDTH:
         return width if share_of_ends <= 0.6 else 0
@@ -74,6 +86,11 @@ def wrap_width(lines: Sequence[str]) -> int:
     # width says less, so that the ends must say more.
     is_uneven = _MIN_WRAP_WIDTH <= median <= WRAP_WIDTH and share_of_ends <= 0.45
     return median if is_uneven else 0
+
+
+def is_full(line: str, width: int) -> bool:
+    """Return whether a line of wrapped text is so long that the next may continue it."""
+    return len(line) >= 0.75 * width
 
 
 def has_sentence_blocks(head: Sequence[str], *, continues: bool) -> bool:
@@ -99,6 +116,46 @@ def blank_line_blocks(lines: Iterable[str]) -> Iterator[Iterator[str]]:
     for is_blank, block in groupby(lines, lambda line: not line or line.isspace()):
         if not is_blank:
             yield block
+
+
+def is_double_spaced(lines: Sequence[str], width: int) -> bool:
+    """Return whether each line is followed by a blank one, within sentences, too."""
+    pairs = [
+        (line, following) for line, following in pairwise(lines) if line and not line.isspace()
+    ]
+    num_spaced = sum(1 for _, following in pairs if not following.strip())
+    # Items of a list stand apart, too, but few begin in small letters: as every other line does.
+    num_continued = sum(1 for line, _ in pairs if _continues(line))
+    return width > 0 and num_spaced > 0.95 * len(pairs) and num_continued > 0.4 * len(pairs)
+
+
+def single_spaced(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Yield the lines of a double-spaced text, without the blank ones within paragraphs."""
+    before = ""
+    num_blank = 0
+    for line in lines:
+        if not line or line.isspace():
+            num_blank += 1
+            continue
+        goes_on = is_full(before, width) and not ends_sentence(before)
+        if num_blank > 1 or not (goes_on or _continues(line)):
+            yield from repeat("", num_blank)
+        yield line
+        before = line
+        num_blank = 0
+
+
+def hyphens_of(head: str) -> str:
+    """Return the characters that end a line within a word in a text that begins with `head`.
+
+    ¬ and a soft hyphen always do, ‐ and = where most lines that end so go on in small letters.
+    """
+    hyphens = "¬\xad"
+    for mark in "‐=":
+        ends = re.findall(rf"[^\W\d_]{mark}\n\s*(.)", head)
+        if sum(map(str.islower, ends)) > len(ends) / 2:
+            hyphens += mark
+    return hyphens
 
 
 def block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
@@ -135,8 +192,8 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
         for line in part:
             is_blank = not line or line.isspace()
             # A full line of wrapped text continues in the next, even if a sentence ends with it.
-            is_full = len(line) >= 0.75 * part_width
-            is_heading = not (is_full or is_blank) and _HEADING.match(line) is not None
+            continues = is_full(line, part_width)
+            is_heading = not (continues or is_blank) and _HEADING.match(line) is not None
             if is_heading and block and _SMALL_START.match(line):
                 # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
                 is_heading = False
@@ -149,7 +206,7 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
                 gap += 1
                 continue
             block.append(line)
-            if is_full:
+            if continues:
                 ends_paragraph = not part_width or len(line) > longest_line
             else:
                 ends_paragraph = is_heading or keeps_lines or ends_sentence(line)
@@ -198,16 +255,81 @@ def _parts(lines: Iterable[str]) -> Iterator[list[str]]:
         yield part
 
 
+def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Join the pieces of a paragraph that a break or the mark of a page cut within a sentence.
+
+    A piece has no end mark, and the next one begins in small letters. The last ends a sentence, or
+    the others are as long as lines: else they are items of a list. Marks of pages that stand
+    between them come behind.
+
+        "... knocked at the"   "[Pg 45]"   "door of the house. Nobody was there."
+    """
+    held: list[Block] = []
+    pieces: list[Block] = []
+    for block in blocks:
+        if pieces and len(held) < 100:  # as long as a sentence may be, so that memory is bounded
+            is_open = _is_open(pieces[-1])
+            if is_open and _continues(block.lines[0]):
+                held.append(block)
+                pieces.append(block)
+                continue
+            if is_open and len(block.lines) < 10 and _PAGE_MARK.match(" ".join(block.lines)):
+                held.append(block)
+                continue
+        yield from _pieced(held, pieces)
+        held = [block]
+        pieces = [block]
+    yield from _pieced(held, pieces)
+
+
+def _pieced(held: list[Block], pieces: list[Block]) -> Iterator[Block]:
+    if len(pieces) > 1:
+        lines = list(chain.from_iterable(piece.lines for piece in pieces))
+        lengths = [sum(map(len, piece.lines)) for piece in pieces[:-1]]
+        if ends_sentence(lines[-1]) or min(lengths) >= _MIN_WRAP_WIDTH or max(lengths) > WRAP_WIDTH:
+            yield Block(lines, pieces[0].gap)
+            held = [block for block in held if block not in pieces]
+    yield from held
+
+
+def _is_open(block: Block) -> bool:
+    """Return whether a paragraph is no heading, and lacks the end of its sentence."""
+    text = block.lines[-1].rstrip()
+    if ends_sentence(text) or text.rstrip("-–—").endswith((":", "：")):
+        return False
+    if len(block.lines) > 1:
+        return True
+    words = text.split()
+    num_capitals = sum(1 for word in words if word[0].isupper())
+    return any(map(str.isalpha, text)) and num_capitals <= len(words) / 2
+
+
+def _continues(line: str) -> bool:
+    first_letter = _CONTINUATION.match(line)
+    return first_letter is not None and first_letter[1].islower()
+
+
 def prose(
-    blocks: Iterable[Block], name: str, counters: Counters, *, keeps_lines: bool = False
+    blocks: Iterable[Block],
+    name: str,
+    counters: Counters,
+    *,
+    keeps_lines: bool = False,
+    hyphens: str = "",
 ) -> Iterator[str]:
     """Yield the blocks of a text that are prose, each as one line; count what is left out.
 
-    With `keeps_lines` nothing is left out as a heading or table.
+    With `keeps_lines` nothing is left out as a heading or table. `hyphens` are those of
+    `hyphens_of`.
     """
+    if not keeps_lines:
+        blocks = rejoined(blocks)
     within_table = False
     num_kept = 0
     num_in_headings = 0
+    num_paragraphs = 0
+    num_torn = 0
+    is_open = False
     for block in blocks:
         # A block after a table may continue one of its cells.
         is_cell = within_table and not block.gap and block.lines[0].startswith(_DEEP_INDENT)
@@ -215,15 +337,19 @@ def prose(
         if within_table and not keeps_lines:
             counters.leave_out("tables", block.lines)
             continue
-        joined = _joined(block.lines)
+        joined = _joined(block.lines, hyphens)
         # Many texts outside Gutenberg have its marks, too: _emphasis_, [1], [Illustration].
         plain = gutenberg.plain(joined)
         if len(plain) < len(joined):
             counters.leave_out("marks", [joined], kept=plain)
         if keeps_lines or _is_prose(plain, block.lines):
             num_kept += len(plain)
+            num_paragraphs += 1
+            num_torn += is_open and _continues(plain)
+            is_open = _is_open(block)
             yield plain
             continue
+        is_open = False
         num_in_headings += len(plain)
         counters.leave_out("headings", [plain])
         if _WORD.search(plain):
@@ -231,6 +357,8 @@ def prose(
     # Most books have under 1% in headings; a short text may be half title.
     if num_in_headings > max(2000, 0.03 * (num_kept + num_in_headings)):
         counters.note("books_with_many_headings", name)
+    if num_torn > max(10, 0.02 * num_paragraphs):  # verse has some
+        counters.note("books_with_torn_sentences", name)
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
@@ -297,9 +425,13 @@ def _has_page_number(line: str) -> bool:
     return _PAGE_NUMBER.search(line_end) is not None
 
 
-def _joined(lines: list[str]) -> str:
-    """Join the lines of a paragraph with spaces, except between Chinese or Japanese characters."""
+def _joined(lines: list[str], hyphens: str = "¬\xad") -> str:
+    """Join the lines of a paragraph with spaces, except between Chinese or Japanese characters, and
+    within words that are broken by one of `hyphens`.
+    """
     text = " ".join(map(str.strip, lines))
+    if any(f"{hyphen} " in text for hyphen in hyphens):
+        text = re.sub(rf"(?<=[^\W\d_])[{hyphens}] (?=[^\W\d_])", "", text)
     if text.isascii():
         return text
     return _CJK_LINE_BREAK.sub("", text)
