@@ -23,7 +23,7 @@ from operator import itemgetter
 
 from ..config import IngestConfig
 from ..counters import Counters
-from ..text import gutenberg
+from ..text import aozora, gutenberg
 from ..text.books import (
     blank_line_blocks,
     block_paragraphs,
@@ -98,10 +98,15 @@ def _text_documents(
     name: str, head: str, rest: Iterator[str], unit: str, config: IngestConfig, counters: Counters
 ) -> _Documents:
     lines = _lines(chain([head], rest))
+    fields: dict[str, str] = {}
+    is_aozora = unit in ("auto", "file") and aozora.is_aozora(head)
+    if is_aozora:
+        fields = {"title": head.lstrip().partition("\n")[0].strip(), "language": "ja"}
+        lines = aozora.book_lines(lines, counters)
     if "\f" in head:
         lines = _without_running_heads(lines, counters)
     head_lines = head.split("\n")
-    width = wrap_width(head_lines)
+    width = 0 if is_aozora else wrap_width(head_lines)
     if is_double_spaced(head_lines, width):
         lines = single_spaced(lines, width)
     if unit == "line":
@@ -117,7 +122,7 @@ def _text_documents(
         )
         documents = _cut(paragraphs)
     for paragraphs in documents:
-        yield {}, paragraphs
+        yield fields, paragraphs
 
 
 def _gutenberg_documents(

@@ -22,13 +22,13 @@ _MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _START = re.compile(
-    r"^(?:[^\w\n]*+"
-    r"(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*\*end\*.*)"
+    r"^(?:[^\w\n]*+(?:start of (?:the|this) project gutenberg.*|end\W{1,3}the small print!.*)"
     r"|[^\w\n*]*+\*++ ++small print! for .*\*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _END = re.compile(
-    r"\W*(?:end (?:of (?:the |this )?(?:project gutenberg|e-?text of)|(?:the )?project gutenberg)"
+    r"\W*(?:end (?:of (?:the |this )?(?:copyrighted )?(?:project gutenberg|e-?text of)"
+    r"|(?:the )?project gutenberg)"
     r"|(?:ende|fin) (?:dieses |des |von |de |du )?(?:l'e-?text )?proje(?:[ck]ts?|t) gutenberg)",
     re.IGNORECASE,
 )
@@ -140,7 +140,8 @@ class Block(NamedTuple):
 
 def is_gutenberg(head: str) -> bool:
     """Return whether the first lines of a file, `head`, are those of a Project Gutenberg file."""
-    return _MARK.search(head) is not None
+    # Whatever their first line says, etexts of the 1990s have the mark that ends the small print.
+    return _MARK.search(head) is not None or _START.search(head) is not None
 
 
 def read_header(head: str) -> dict[str, str]:
