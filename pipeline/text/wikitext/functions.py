@@ -12,6 +12,17 @@ def _if(condition: str, arguments: Arguments, language: str) -> str:
     return arguments.get("1" if condition else "2", "")
 
 
+def _if_equal(value: str, arguments: Arguments, language: str) -> str:
+    return arguments.get("2" if _is_same(value, arguments.get("1", "")) else "3", "")
+
+
+def _is_same(value: str, other: str) -> bool:
+    """Return whether two values are the same text, or numbers that are equal: 01 and 1.0."""
+    if value == other:
+        return True
+    return all(map(_NUMERIC.fullmatch, (value, other))) and float(value) == float(other)
+
+
 def _if_true(expression: str, arguments: Arguments, language: str) -> str | None:
     value = evaluate(expression)
     if value is None:
@@ -22,15 +33,18 @@ def _if_true(expression: str, arguments: Arguments, language: str) -> str | None
 def _switch(value: str, arguments: Arguments, language: str) -> str:
     """Words of ``#switch:a|a|b=x|#default=y``: "x", as a case without words shows the next's."""
     *_, last = ("", *arguments.values())
-    default = "" if "=" in last else last
+    default = "" if "=" in last or last == "#default" else last
     is_found = False
+    is_default = False
     for field in arguments.values():
         case, equals, words = map(str.strip, field.partition("="))
-        is_found = is_found or case == value
+        is_found = is_found or _is_same(value, case)
+        is_default = is_default or case == "#default"
         if equals and is_found:
             return words
-        if case == "#default":
+        if equals and is_default:
             default = words
+            is_default = False
     return default
 
 
@@ -75,6 +89,7 @@ def rounded(number: float, digits: float) -> Decimal:
     return Decimal(str(number)).quantize(Decimal(1).scaleb(-int(digits)), ROUND_HALF_UP)
 
 
+_NUMERIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _INNERMOST = re.compile(r"\(([^()]*)\)")
 _DECIMAL = r"(?:(?<!\d)[-+])?\d{1,15}(?:\.\d{1,15})?"
 _OPERATIONS: dict[str, Callable[[float, float], float | Decimal]] = {
@@ -99,9 +114,7 @@ _OPERATIONS_BY_PRECEDENCE = [
 ]
 PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, str], str | None]] = {
     "#if": _if,
-    "#ifeq": lambda value, arguments, language: arguments.get(
-        "2" if value == arguments.get("1") else "3", ""
-    ),
+    "#ifeq": _if_equal,
     "#ifexpr": _if_true,
     "#expr": _expression,
     "#switch": _switch,

@@ -130,6 +130,8 @@ _FILE_NAMES = re.compile(
 )
 # A link to a file is text; "[[:File:A.jpg|the picture]]".
 _LINKED_FILE = re.compile(r"\s*(?::|media:)", re.IGNORECASE)
+# In the languages of which neither `NAMES` nor the dump lists all words: "Categuria", "Катэгорыя".
+_CATEGORY = re.compile(r"[ck]at\w?g\w{1,2}r\w{0,9}|кат\wгор\w{0,9}")
 # Old articles link the same article of another Wikipedia at their end: "[[de:Berlin]]".
 _INTERLANGUAGE = re.compile(
     r"(?:[a-z]{2,3}(?:-[a-z]+)*+|simple|be-x-old|zh-min-nan|nds-nl|map-bms)\s*:"
@@ -303,7 +305,8 @@ class _Structures:
         namespace, colon, _ = target.partition(":")
         if not colon:
             return False
-        return namespace.replace("_", " ").strip().lower() in self.dropped_namespaces
+        name = namespace.replace("_", " ").strip().lower()
+        return name in self.dropped_namespaces or _CATEGORY.fullmatch(name) is not None
 
     def _skip_line(self, index: int, stop: int, out: list[str]) -> int:
         """Leave out the rest of a token's line, with the structures that begin in it; return the
@@ -389,15 +392,15 @@ _DROPPED_LINE = re.compile(
 )
 # "[https://example.org the label]"; without a label it is a footnote. It ends at marks of italics.
 _ADDRESS = re.compile(
-    r"(?:(?:https?|ftps?|irc|news|gopher)://|//|mailto:)(?:[^\s\[\]<>\"']++|'(?!')){0,200}+"
+    r"(?i:(?:(?:https?|ftps?|git|gopher|ircs?|mms|nntp|redis|sftp|ssh|svn|telnet|worldwind):)?//"
+    r"|(?:bitcoin|geo|magnet|mailto|matrix|news|sips?|sms|tel|urn|xmpp):)"
+    r"(?:[^\s\[\]<>\"']++|'(?!')){0,200}+"
 )
 _EXTERNAL_LINK = re.compile(
     rf"\[{_ADDRESS.pattern}"
     r"([^\[\]\n]{0,1000}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,1000}+){0,4}+)\]"
 )
-# Possibly an apostrophe and the start of italics, as in l'''Odissea'', most likely after a word of
-# one letter, or any.
-_ELISIONS = tuple(re.compile(rf"'''(?<={before}''')(?!')") for before in (r"\W\w", r"\w", r"\W"))
+_APOSTROPHES = re.compile("('{2,})")
 # "__NOTOC__", not "__init__" nor "__FILE__"; in other scripts they have translated names.
 _BEHAVIOUR_SWITCH = re.compile(
     rf"__(?:{'|'.join(NAMES.behaviour_switches)}|(?![a-z]*__)[^\W\d_]{{3,40}}+)__", re.IGNORECASE
@@ -452,21 +455,33 @@ def _without_emphasis(text: str) -> str:
     """Remove the marks of bold and italics."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        # Where both bold and italics are unbalanced, MediaWiki reads one of the bold marks as an
-        # apostrophe and italics (its `doQuotes`).
-        if line.count("'''") % 2 == 0:
-            continue
-        num_both = line.count("'''''")
-        rest = line.replace("'''''", "")
-        num_bold = num_both + rest.count("'''")
-        num_italic = num_both + rest.replace("'''", "").count("''")
-        if num_bold % 2 and num_italic % 2:
-            for pattern in _ELISIONS:
-                if elision := pattern.search(line):
-                    lines[index] = f"{line[: elision.start()]}'{line[elision.end() :]}"
-                    break
-    text = "\n".join(lines)
-    return text.replace("'''''", "").replace("'''", "").replace("''", "")
+        if line.count("'''") % 2 or "''''" in line:
+            lines[index] = _with_apostrophes(line)
+    return "\n".join(lines).replace("'''", "").replace("''", "")
+
+
+def _with_apostrophes(line: str) -> str:
+    """Return a line without the marks of bold and italics, but with the apostrophes that MediaWiki
+    shows (its `doQuotes`).
+    """
+    # Text, mark, text, mark, ..., text. A mark has two, three or five: what it has more is text.
+    parts = _APOSTROPHES.split(line)
+    for index in range(1, len(parts), 2):
+        length = len(parts[index])
+        num_shown = 1 if length == 4 else max(length - 5, 0)
+        parts[index - 1] += "&#39;" * num_shown
+        parts[index] = "'" * (length - num_shown)
+    texts = parts[::2]
+    marks = parts[1::2]
+    bold = [index for index, mark in enumerate(marks) if mark == "'''"]
+    num_both = marks.count("'''''")
+    # Where both are unbalanced, a mark of bold is an apostrophe and italics, as in l'''Odissea'':
+    # the first after a word of one letter, else after a longer one, else after a blank.
+    if bold and (len(bold) + num_both) % 2 and (marks.count("''") + num_both) % 2:
+        ends = [texts[index][-2:] for index in bold]
+        ranks = [2 if end.endswith(" ") else int(end[:-1] != " ") for end in ends]
+        texts[bold[ranks.index(min(ranks))]] += "&#39;"
+    return "".join(texts)
 
 
 def _variant(match: re.Match[str]) -> str:

@@ -95,10 +95,14 @@ def _date(arguments: Arguments, language: str) -> str | None:
         or "dmy" in (month, style)
         or style == "dm"
     )
+    era = ""
+    if language == "en" and re.fullmatch(r"[-−]\d{1,5}", first):
+        first = first[1:]
+        era = " BC"
     if _NUMERIC_DATE.fullmatch(first) and not month.isdecimal():
         first, month, last = re.split("[-.]", first)  # "1900-05-03" or "3.5.1900"
     if not month or " " in first:
-        return first or None
+        return f"{first}{era}" or None
     months = [name[:3].lower() for name in NAMES.formats["en"].months]
     if month[:3].lower() in months:  # it may be short: "Sept"
         month = str(months.index(month[:3].lower()) + 1)
@@ -112,7 +116,7 @@ def _date(arguments: Arguments, language: str) -> str | None:
         date = f"1er{date[1:]}"
     if minute.isdecimal() and not second and language == "en":  # not a second date
         date = f"{hour}:{minute}, {date}"
-    return date
+    return f"{date}{era}"
 
 
 def _as_of(arguments: Arguments, language: str) -> str | None:
