@@ -50,6 +50,8 @@ _DIGIT = re.compile(r"\d")
 _TABLE_ROW = re.compile(r"\S {3,}\S.*\S {3,}\S")
 _DEEP_INDENT = " " * 20
 LONGEST_HEADING = 120
+FULL_SHARE = 0.75
+"""A line of wrapped text that has this share of the width may go on in the next."""
 _MIN_WRAP_WIDTH = 40
 
 
@@ -78,7 +80,8 @@ def wrap_width(lines: Sequence[str]) -> int:
     # Wrapping cuts sentences anywhere: few of its full lines end with one, and nearly all do if
     # each is a paragraph. Short lines end a paragraph either way, or name who speaks in a play.
     if width <= WRAP_WIDTH:
-        lines = [line for line in lines if is_full(line, width)]
+        full_length = FULL_SHARE * width
+        lines = [line for line in lines if len(line) >= full_length]
     share_of_ends = sum(map(ends_sentence, lines)) / len(lines)
     if width <= WRAP_WIDTH:
         return width if share_of_ends <= 0.6 else 0
@@ -86,11 +89,6 @@ def wrap_width(lines: Sequence[str]) -> int:
     # width says less, so that the ends must say more.
     is_uneven = _MIN_WRAP_WIDTH <= median <= WRAP_WIDTH and share_of_ends <= 0.45
     return median if is_uneven else 0
-
-
-def is_full(line: str, width: int) -> bool:
-    """Return whether a line of wrapped text is so long that the next may continue it."""
-    return len(line) >= 0.75 * width
 
 
 def has_sentence_blocks(head: Sequence[str], *, continues: bool) -> bool:
@@ -124,9 +122,10 @@ def is_double_spaced(lines: Sequence[str], width: int) -> bool:
         (line, following) for line, following in pairwise(lines) if line and not line.isspace()
     ]
     num_spaced = sum(1 for _, following in pairs if not following.strip())
-    # Items of a list stand apart, too, but few begin in small letters: as every other line does.
-    num_continued = sum(1 for line, _ in pairs if _continues(line))
-    return width > 0 and num_spaced > 0.95 * len(pairs) and num_continued > 0.4 * len(pairs)
+    if not width or num_spaced <= 0.95 * len(pairs):
+        return False
+    # Items of a list stand apart, too, but few begin in small letters, as every other line does.
+    return sum(1 for line, _ in pairs if _continues(line)) > 0.4 * len(pairs)
 
 
 def single_spaced(lines: Iterable[str], width: int) -> Iterator[str]:
@@ -137,7 +136,7 @@ def single_spaced(lines: Iterable[str], width: int) -> Iterator[str]:
         if not line or line.isspace():
             num_blank += 1
             continue
-        goes_on = is_full(before, width) and not ends_sentence(before)
+        goes_on = len(before) >= FULL_SHARE * width and not ends_sentence(before)
         if num_blank > 1 or not (goes_on or _continues(line)):
             yield from repeat("", num_blank)
         yield line
@@ -152,9 +151,10 @@ def hyphens_of(head: str) -> str:
     """
     hyphens = "¬\xad"
     for mark in "‐=":
-        ends = re.findall(rf"[^\W\d_]{mark}\n\s*(.)", head)
-        if sum(map(str.islower, ends)) > len(ends) / 2:
-            hyphens += mark
+        if f"{mark}\n" in head:  # hardly ever
+            following = re.findall(rf"[^\W\d_]{mark}\n\s*(.)", head)
+            if sum(map(str.islower, following)) > len(following) / 2:
+                hyphens += mark
     return hyphens
 
 
@@ -189,11 +189,12 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
     block: list[str] = []
     gap = 0
     for part_width, part in _with_widths(lines, width):
+        full_length = FULL_SHARE * part_width
         for line in part:
             is_blank = not line or line.isspace()
             # A full line of wrapped text continues in the next, even if a sentence ends with it.
-            continues = is_full(line, part_width)
-            is_heading = not (continues or is_blank) and _HEADING.match(line) is not None
+            is_full = len(line) >= full_length
+            is_heading = not (is_full or is_blank) and _HEADING.match(line) is not None
             if is_heading and block and _SMALL_START.match(line):
                 # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
                 is_heading = False
@@ -206,7 +207,7 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
                 gap += 1
                 continue
             block.append(line)
-            if continues:
+            if is_full:
                 ends_paragraph = not part_width or len(line) > longest_line
             else:
                 ends_paragraph = is_heading or keeps_lines or ends_sentence(line)
@@ -267,13 +268,15 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
     held: list[Block] = []
     pieces: list[Block] = []
     for block in blocks:
-        if pieces and len(held) < 100:  # as long as a sentence may be, so that memory is bounded
-            is_open = _is_open(pieces[-1])
-            if is_open and _continues(block.lines[0]):
-                held.append(block)
+        first_line = block.lines[0]
+        continues = _continues(first_line)
+        # Most blocks are neither, which costs less to see than whether a sentence is open.
+        may_be_mark = len(first_line) < WRAP_WIDTH and len(block.lines) < 10
+        # As many as a sentence may have, so that memory is bounded.
+        if (continues or may_be_mark) and 0 < len(held) < 100 and _is_open(pieces[-1]):
+            if continues:
                 pieces.append(block)
-                continue
-            if is_open and len(block.lines) < 10 and _PAGE_MARK.match(" ".join(block.lines)):
+            if continues or _PAGE_MARK.match(" ".join(block.lines)):
                 held.append(block)
                 continue
         yield from _pieced(held, pieces)
@@ -305,6 +308,9 @@ def _is_open(block: Block) -> bool:
 
 
 def _continues(line: str) -> bool:
+    """Return whether a line begins in small letters, and is no item of a list."""
+    if line[:1].isupper():
+        return False  # most, at once
     first_letter = _CONTINUATION.match(line)
     return first_letter is not None and first_letter[1].islower()
 
@@ -329,7 +335,7 @@ def prose(
     num_in_headings = 0
     num_paragraphs = 0
     num_torn = 0
-    is_open = False
+    before: Block | None = None
     for block in blocks:
         # A block after a table may continue one of its cells.
         is_cell = within_table and not block.gap and block.lines[0].startswith(_DEEP_INDENT)
@@ -345,11 +351,12 @@ def prose(
         if keeps_lines or _is_prose(plain, block.lines):
             num_kept += len(plain)
             num_paragraphs += 1
-            num_torn += is_open and _continues(plain)
-            is_open = _is_open(block)
+            if before and _continues(plain) and _is_open(before):
+                num_torn += 1
+            before = block
             yield plain
             continue
-        is_open = False
+        before = None
         num_in_headings += len(plain)
         counters.leave_out("headings", [plain])
         if _WORD.search(plain):
@@ -430,8 +437,8 @@ def _joined(lines: list[str], hyphens: str = "¬\xad") -> str:
     within words that are broken by one of `hyphens`.
     """
     text = " ".join(map(str.strip, lines))
+    if text.isascii() and "=" not in hyphens:
+        return text
     if any(f"{hyphen} " in text for hyphen in hyphens):
         text = re.sub(rf"(?<=[^\W\d_])[{hyphens}] (?=[^\W\d_])", "", text)
-    if text.isascii():
-        return text
     return _CJK_LINE_BREAK.sub("", text)
