@@ -35,6 +35,16 @@ COUNTED = {
         "the sentences of {} have over 60 words on average, as in {first}: if each line is an item "
         "of its own, give --documents line (a document each) or --keep-lines",
     ),
+    "rows_that_look_like_markdown": (
+        "row",
+        "{} of text that looks like Markdown, for example {first}, and was not said to be: "
+        "--documents markdown reads it without its marks, lists and tables",
+    ),
+    "books_with_torn_sentences": (
+        "book",
+        "{} with paragraphs that begin within a sentence, for example {first}; look at its "
+        "document: its lines may be wrapped in an unknown way",
+    ),
     "tables_of_sentences": (
         "table",
         "the rows of {first} hold hardly more than a sentence each; --documents sentence joins "

@@ -121,11 +121,12 @@ class IngestConfig:
         "Language code of documents whose source names none, such as plain text. auto leaves them "
         "unknown (und) and splits their sentences as in English.",
     )
-    documents: Literal["auto", "file", "blank-line", "line", "sentence"] = option(
+    documents: Literal["auto", "file", "blank-line", "line", "sentence", "markdown"] = option(
         "auto",
         "Where a document ends in plain text: at the end of the file, at a blank line, or at the "
         "end of each line. In Parquet, JSON Lines, CSV, TSV and data sets each row is a document; "
-        "sentence joins rows of a sentence each, up to an empty row or another id.",
+        "sentence joins rows of a sentence each, up to an empty row or another id. markdown: each "
+        "file or row is a document in Markdown.",
         group="Reading",
     )
     text_column: str = option(

@@ -7,6 +7,7 @@
 - ``blank-line``, ``sentence``: the lines between blank lines, one paragraph each (or one together
   if lines are hard-wrapped);
 - ``line``: each line;
+- ``markdown``: the whole file, without what is no prose in Markdown;
 - ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
   of several lines between blank lines; nearly every line ends a sentence), else ``file``.
 
@@ -35,6 +36,7 @@ from ..text.books import (
     split_blocks,
     wrap_width,
 )
+from ..text.markdown import markdown_paragraphs
 from ..text.sentences import ends_sentence
 from .streams import InputRange, RawDocument
 from .texts import HEAD_BYTES
@@ -77,7 +79,7 @@ def read_book(
     number = -1
     for number, (header, paragraphs) in enumerate(documents):
         identity = f"{stem}#{number}"
-        if number == 0 and unit in ("auto", "file"):
+        if number == 0 and unit in ("auto", "file", "markdown"):
             identity = stem
         yield RawDocument(
             id=identity,
@@ -111,6 +113,8 @@ def _text_documents(
         lines = single_spaced(lines, width)
     if unit == "line":
         documents = ([line] for line in lines if line.strip())
+    elif unit == "markdown":
+        documents = _cut(_markdown_paragraphs(chain([head], rest), config.language, counters))
     elif unit == "blank-line":
         documents = chain.from_iterable(
             _cut(block_paragraphs(block, width)) for block in blank_line_blocks(lines)
@@ -138,6 +142,16 @@ def _gutenberg_documents(
         blocks = gutenberg.without_apparatus(blocks, width, counters)
         for paragraphs in _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines)):
             yield fields, paragraphs
+
+
+def _markdown_paragraphs(texts: Iterable[str], language: str, counters: Counters) -> Iterator[str]:
+    held = ""
+    for text in texts:
+        # A paragraph may go on in the next piece, but is no longer than one.
+        whole, _, rest = f"{held}\n{text}".rpartition("\n\n")
+        yield from markdown_paragraphs(whole or rest, language, counters)
+        held = rest if whole else ""
+    yield from markdown_paragraphs(held, language, counters)
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:

@@ -5,8 +5,9 @@ of a list (``sections.text``); what a folder's name says (``region=eu``) is a co
 below it.
 
 If ``url`` is a Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is
-the page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
-hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
+the page's, and the text is read as in `extracted`. FineWiki, which has a column ``wikiname``, and
+tables of which the configuration says so hold Markdown. Otherwise every line is a paragraph, except
+in hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
 """
 
 import io
@@ -27,6 +28,7 @@ from ..schemas import DOCUMENTS
 from ..text import gutenberg
 from ..text.books import is_wrapped
 from ..text.extracted import article_paragraphs, find_remains
+from ..text.markdown import looks_like_markdown, markdown_paragraphs
 from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
 from .books import read_book
@@ -34,6 +36,8 @@ from .streams import InputRange, RawDocument
 from .texts import text_pieces
 
 URL = "url"
+WIKINAME = "wikiname"
+"""The column by which FineWiki is known: its ids are ``enwiki/12``, and its text is Markdown."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
 _NO_NAME = re.compile(r"[^\w.-]+")
 LONGEST_JOINED = 100_000
@@ -84,7 +88,7 @@ class Columns:
 
     def others(self) -> Iterator[str]:
         """Yield those beside the text, which a table may lack."""
-        for name in (self.id, URL, self.title, self.language, self.source):
+        for name in (self.id, URL, WIKINAME, self.title, self.language, self.source):
             if name and name not in self.text:
                 yield name
 
@@ -145,6 +149,9 @@ def values_at(row: Mapping[str, object], name: str) -> list[object]:
     for item in value if isinstance(value, list) else [value]:
         if inner and isinstance(item, Mapping):
             found.extend(values_at(item, inner))
+            # Wikimedia's structured articles: a section in a section is of the same form.
+            if item.get("type") == "section" and outer in item:
+                found.extend(values_at(item, name))
     return found
 
 
@@ -290,7 +297,8 @@ def row_documents(
 
     `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
     ``rows_without_text``, ``rows_without_prose``, ``lines_left_out``, ``tables_of_sentences`` (of
-    rows that are documents), and ``rows_with_empty_columns`` (which the user named).
+    rows that are documents), ``rows_that_look_like_markdown`` (and are not said to be), and
+    ``rows_with_empty_columns`` (which the user named).
     """
     folder_columns = table.folder_columns()
     if folder_columns:  # beneath the rows' own
@@ -375,7 +383,8 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     empty = [name for name in columns.named if not "".join(_strings_at(row, name)).strip()]
     if empty:
         counters.note("rows_with_empty_columns", f"{location}: {', '.join(empty)}")
-    row_id = columns.read(row, columns.id)
+    wikiname = columns.read(row, WIKINAME)
+    row_id = columns.read(row, columns.id).removeprefix(f"{wikiname}/")
     title = columns.read(row, columns.title)
     wiki = wiki_of(columns.read(row, URL))
     database, wiki_language = wiki or (table.source, "")
@@ -391,8 +400,11 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     if "\r" in text:  # a single character is found faster
         text = text.replace("\r\n", "\n")
     text = compose(text.replace(GAP, ""))
-    is_extracted = wiki is not None or table.extracted
-    is_gutenberg = not is_extracted and gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS])
+    is_markdown = table.documents == "markdown" or (wikiname != "" and columns.text == ("text",))
+    is_extracted = (wiki is not None or table.extracted) and not is_markdown
+    is_gutenberg = not (is_extracted or is_markdown) and gutenberg.is_gutenberg(
+        text[:_HEAD_CHARACTERS]
+    )
     language = columns.read_language(row) or wiki_language
     if is_gutenberg:
         header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
@@ -402,7 +414,11 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     # Names have no other characters.
     source = _NO_NAME.sub("-", columns.read(row, columns.source)).strip("-")
     paragraphs = [line for line in text.split("\n") if line and not line.isspace()]
-    if is_gutenberg or (not is_extracted and is_wrapped(paragraphs)):
+    if is_markdown:
+        paragraphs = markdown_paragraphs(text, language, counters)
+    elif looks_like_markdown(text):
+        counters.note("rows_that_look_like_markdown", location)
+    if is_gutenberg or (not (is_extracted or is_markdown) and is_wrapped(paragraphs)):
         # A line is not a paragraph: the text is read like the file of a book. A very long one is
         # cut into several documents; here they are one again.
         file = io.BytesIO(text.encode("utf-8", "replace"))

@@ -4,7 +4,7 @@ mark of a page cut in two; headings, rulers, tables and lists with page numbers 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, pairwise, repeat
+from itertools import chain, groupby, pairwise
 
 from ..counters import Counters
 from . import gutenberg
@@ -124,24 +124,21 @@ def is_double_spaced(lines: Sequence[str], width: int) -> bool:
     num_spaced = sum(1 for _, following in pairs if not following.strip())
     if not width or num_spaced <= 0.95 * len(pairs):
         return False
-    # Items of a list stand apart, too, but few begin in small letters, as every other line does.
-    return sum(1 for line, _ in pairs if _continues(line)) > 0.4 * len(pairs)
+    # Items of a list stand apart, too, but few begin in small letters, as half of all lines do.
+    return sum(1 for line, _ in pairs if _continues(line)) > 0.25 * len(pairs)
 
 
 def single_spaced(lines: Iterable[str], width: int) -> Iterator[str]:
     """Yield the lines of a double-spaced text, without the blank ones within paragraphs."""
     before = ""
-    num_blank = 0
-    for line in lines:
-        if not line or line.isspace():
-            num_blank += 1
-            continue
+    for line, following in pairwise(chain(lines, [""])):
         goes_on = len(before) >= FULL_SHARE * width and not ends_sentence(before)
-        if num_blank > 1 or not (goes_on or _continues(line)):
-            yield from repeat("", num_blank)
-        yield line
-        before = line
-        num_blank = 0
+        if line.strip():
+            yield line
+            before = line
+        elif not following.strip() or not (goes_on or _continues(following)):
+            yield line
+            before = ""
 
 
 def hyphens_of(head: str) -> str:
@@ -274,10 +271,11 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
         may_be_mark = len(first_line) < WRAP_WIDTH and len(block.lines) < 10
         # As many as a sentence may have, so that memory is bounded.
         if (continues or may_be_mark) and 0 < len(held) < 100 and _is_open(pieces[-1]):
-            if continues:
-                pieces.append(block)
-            if continues or _PAGE_MARK.match(" ".join(block.lines)):
+            is_mark = may_be_mark and _PAGE_MARK.match(" ".join(block.lines))
+            if is_mark or continues:
                 held.append(block)
+                if not is_mark:
+                    pieces.append(block)
                 continue
         yield from _pieced(held, pieces)
         held = [block]
@@ -321,7 +319,7 @@ def prose(
     counters: Counters,
     *,
     keeps_lines: bool = False,
-    hyphens: str = "",
+    hyphens: str = "¬\xad",
 ) -> Iterator[str]:
     """Yield the blocks of a text that are prose, each as one line; count what is left out.
 

@@ -47,6 +47,96 @@ def test_a_book_without_blank_lines_has_paragraphs() -> None:
     assert paragraphs_of(text) == [" ".join(paragraph)] * 3
 
 
+FIRST = "Then she came to the other end of the village and knocked at the"
+SECOND = "door of the smith in the evening, when the wind had gone to sleep."
+SENTENCE = f"{FIRST} {SECOND}"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("12", "- 12 -", "[Pg 45]", "xiv", "Page 12", "14    THE MILL", "THE MILL    15"),
+        *("[Illustration]", "[Illustration: The mill]", "*     *     *", ""),
+    ],
+)
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_sentence_goes_on_behind_the_mark_of_a_page(mark: str, is_wrapped: bool) -> None:
+    whole = f"{SENTENCE} Nobody was there."
+    others = f"{FIRST}\n{SECOND} Nobody was there.\n\n" if is_wrapped else f"{whole}\n"
+    text = f"{FIRST}\n\n{mark}\n\n{SECOND}\n\n" + others * 20
+    assert paragraphs_of(text) == [SENTENCE, *[whole] * 20]
+
+
+def test_a_line_that_begins_in_small_letters_continues_the_one_before() -> None:
+    torn = "„Żaba poszła,” rzekł, „a za nią\nżółta kaczka i\nśledź.”\n"
+    long_line = "The wind went on over the grey and empty fields of the north. " * 4
+    assert paragraphs_of(f"{long_line}\n{torn}" * 20)[1::2] == [torn.replace("\n", " ")[:-1]] * 20
+
+
+def test_items_of_lists_and_headings_are_not_joined() -> None:
+    long_line = ("The wind went on over the grey and empty fields of the north. " * 4).strip()
+    lists = (
+        "Things to buy\napples\npears\n\nHe had:\nsix eggs.\na) one,\nb) two.\nPeter\nyes, he did."
+    )
+    text = "\n".join([long_line] * 40 + lists.split("\n"))
+    assert paragraphs_of(text)[40:] == [
+        "He had:",
+        "six eggs.",
+        "a) one,",
+        "b) two.",
+        "yes, he did.",
+    ]
+
+
+@pytest.mark.parametrize("between", ["", "\n"])
+def test_a_speaker_on_a_line_of_his_own_does_not_hide_how_lines_are_wrapped(between: str) -> None:
+    speech = "Went down the old road by the mill at night, and kept the bread and the\nlamp. No!"
+    text = f"PETER.\n{between}{speech}\n\nANNA.\n{between}Yes. It is.\n\n" * 30
+    assert speech.replace("\n", " ") in paragraphs_of(text)
+
+
+def test_every_second_line_blank_is_spacing() -> None:
+    lines = [
+        FIRST,
+        SECOND,
+        f"{FIRST},",
+        "Ann Lee, who was late,",
+        "and sat down.",
+        "Down the River",
+    ]
+    paragraphs = paragraphs_of("\n\n".join(lines * 20))
+    assert set(paragraphs) == {SENTENCE, f"{FIRST}, Ann Lee, who was late, and sat down."}
+    items = "\n\n".join(["A thing with a name as long as most lines of the text", "Another"] * 20)
+    assert "Another" not in " ".join(paragraphs_of(items))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the sol¬\ndiers and the vil\xad\nlage", "the soldiers and the village"),
+        ("the Sol‐\ndaten und die Häu‐\nser", "the Soldaten und die Häuser"),
+        ("die Sol=\ndaten und die Häu=\nser", "die Soldaten und die Häuser"),
+        ("we set a=\nB and c=\nD and so on", "we set a= B and c= D and so on"),
+        ("not ¬ p or\n¬ q", "not ¬ p or ¬ q"),
+    ],
+)
+def test_words_that_a_line_breaks(text: str, expected: str) -> None:
+    assert paragraphs_of(f"{text} were old.\n\n{FIRST}\n{SECOND}") == [
+        f"{expected} were old.",
+        SENTENCE,
+    ]
+
+
+def test_what_stays_torn_is_noted() -> None:
+    counters = Counters()
+    long_line = "The wind went on over the grey and empty fields of the north. " * 4
+    read_text(f"{long_line}\nHe said, and I heard him:\nand went {'on ' * 40}.\n" * 20, counters)
+    assert not counters.counts["books_with_torn_sentences"]
+    torn = f"{long_line}\nHe had seen it,\nand went {'on ' * 40}\n"
+    read_text(torn * 20, counters)
+    assert counters.examples["books_with_torn_sentences"] == ["shelf/book"]
+
+
 @pytest.mark.parametrize("last", ["letter.", 'book?"', "part I did with great vigour."])
 def test_the_last_line_of_a_paragraph_is_not_a_heading(last: str) -> None:
     line = "the wind went on and on over the grey and empty fields of the north, her"
