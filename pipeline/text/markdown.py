@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 
 from ..counters import Counters, count_words
@@ -17,10 +17,6 @@ _RULER = re.compile(r"(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|=+)$")
 # Within a paragraph only the number 1 begins a list: not "in the year\n1840. It was".
 _ITEM = re.compile(r"\s*(?:[-+*•]|\d{1,9}[.)])\s")
 _FIRST_ITEM = re.compile(r"\s*(?:[-+*•]|1[.)])\s")
-# A line with bars above one of dashes and bars.
-_TABLE_HEAD = re.compile(
-    r"^(?=[^\n]*\|[^\n]*\n[ :|]*-[-:| ]*\|[-:| ]*(?:\n|$))(?!\s*\|)", re.MULTILINE
-)
 # Nothing within code and formulas is markup.
 _VERBATIM = re.compile(
     r"(`+)(?!`)(?P<code>[^\n]{1,500}?)(?<!`)\1(?!`)"
@@ -62,7 +58,7 @@ def markdown_to_wikitext(text: str) -> str:
     '=Ulm=\n\nThe old town, see it:\n\n*one\n*two'
     """
     blocks: list[str] = []
-    for is_prose, group in groupby(_lines(_TABLE_HEAD.sub("|", text)), itemgetter(0)):
+    for is_prose, group in groupby(_lines(text), itemgetter(0)):
         lines = [line for _, line in group]
         blocks += [_inline(" ".join(lines))] if is_prose else lines
     return "\n".join(blocks)
@@ -72,7 +68,7 @@ def _lines(text: str) -> Iterator[tuple[bool, str]]:
     """Yield whether each line is one of a paragraph, and the line; all others as wikitext."""
     fence = ""
     kind = ""  # of the lines before: prose, item, gap (behind an item), table
-    for line in text.split("\n"):
+    for line, following in pairwise(chain(text.split("\n"), [""])):
         line = _QUOTE.sub("", line, 1) if line.lstrip().startswith(">") else line
         stripped = line.strip()
         opening = _FENCE.match(stripped)
@@ -90,7 +86,7 @@ def _lines(text: str) -> Iterator[tuple[bool, str]]:
         elif _RULER.match(stripped):
             yield False, ""
             kind = ""
-        elif stripped.startswith("|") or kind == "table":
+        elif stripped.startswith("|") or kind == "table" or _is_table_head(line, following):
             yield False, f"|{stripped.strip('|')}"
             kind = "table"
         elif (
@@ -105,9 +101,15 @@ def _lines(text: str) -> Iterator[tuple[bool, str]]:
             kind = "prose"
 
 
+def _is_table_head(line: str, following: str) -> bool:
+    """Return whether a line with bars stands above one of bars and dashes only."""
+    return "|" in line and "|" in following and "-" in following and not following.strip("|:- ")
+
+
 def _inline(text: str) -> str:
     """Return a paragraph with what its links show, without pictures, notes and marks."""
-    text = text.replace("{{", "&#123;&#123;").replace("''", "&#39;&#39;")
+    for mark in ("{{", "}}", "''"):  # of wikitext
+        text = text.replace(mark, 2 * f"&#{ord(mark[0])};")
     text = _VERBATIM.sub(_verbatim, text)
     for _ in range(2):  # a picture may be in a link, and italics in bold
         text = _EMPHASIS.sub(r"\2\4", _LINK.sub(_link, text))

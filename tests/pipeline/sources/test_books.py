@@ -258,6 +258,12 @@ def test_blank_line_documents_of_wrapped_lines_are_one_paragraph_each() -> None:
     ]
 
 
+def test_a_file_of_markdown_is_a_document_without_its_marks() -> None:
+    text = f"# Ulm\n\n**{FIRST}**\n{SECOND}\n\n- An item. It is one.\n\n" * 3000
+    (document,) = read_text(text, documents="markdown")
+    assert document.id == "shelf/book" and document.paragraphs == [SENTENCE] * 3000
+
+
 def test_a_few_bad_bytes_become_replacement_characters() -> None:
     counters = Counters()
     text = b"The caf\xe9 was open at last.\n\n" + "“Café”, it said.".encode()

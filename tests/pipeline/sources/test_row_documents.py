@@ -131,6 +131,40 @@ def test_fields_of_any_type_become_clean_text():
     assert document and (document.id, document.title) == ("c4/part-0/{'a': [1]}", "Almond s")
 
 
+MARKDOWN = f"# Almond\n\n![nut](a.png) {PROSE}\n\n- An item of a list. It is one.\n\n**So** it is."
+
+
+def test_rows_of_finewiki_are_markdown_and_have_the_ids_of_the_dump():
+    row = {"text": MARKDOWN, "id": "enwiki/12", "wikiname": "enwiki", "title": "Almond"}
+    row["url"] = "https://en.wikipedia.org/wiki/Almond"
+    counters = Counters()
+    assert read(row, counters) == RawDocument(
+        id="12", source="enwiki", title="Almond", language="en", paragraphs=[PROSE, "So it is."]
+    )
+    assert "rows_that_look_like_markdown" not in counters.counts
+    plain = read(row, table=replace(TABLE, columns=Columns(text=("title",))))
+    assert plain is None  # a column of another name is not Markdown, but the line of a wiki
+
+
+def test_other_tables_are_markdown_only_if_that_is_said():
+    counters = Counters()
+    document = read({"text": MARKDOWN}, counters)
+    assert document and document.paragraphs[-1] == "**So** it is."
+    assert counters.examples["rows_that_look_like_markdown"] == ["c4/part-0.jsonl, row 17"]
+    document = read({"text": MARKDOWN}, table=replace(TABLE, documents="markdown"))
+    assert document and document.paragraphs == [PROSE, "So it is."]
+
+
+def test_sections_of_structured_articles_are_read_at_any_depth():
+    deep = {"type": "section", "has_parts": [{"type": "paragraph", "value": "Three."}]}
+    item = {"type": "list", "has_parts": [{"type": "list_item", "value": "An item."}]}
+    section = {"type": "section", "has_parts": [{"type": "paragraph", "value": "Two."}, deep, item]}
+    parts = [{"type": "paragraph", "value": "One."}, section, {"type": "paragraph", "value": "4."}]
+    table = replace(TABLE, columns=Columns(text=("sections.has_parts.value",)))
+    document = read({"sections": [{"type": "section", "has_parts": parts}]}, table=table)
+    assert document and document.paragraphs == ["One.", "Two.", "Three.", "4."]
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [

@@ -38,6 +38,22 @@ def test_older_marks_around_a_book(start: str) -> None:
     assert paragraphs_of(text) == PROSE
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "*END*THE SMALL PRINT! FOR COPYRIGHT PROTECTED ETEXTS*Ver.04.29.93*END*",
+        "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93\n*END*",
+    ],
+)
+def test_the_small_print_ends_where_it_says_whatever_the_first_line(end: str) -> None:
+    story = BOOK[BOOK.index("CHAPTER I.") : BOOK.index("THE END")]
+    head = "**This is a COPYRIGHTED Project Gutenberg Etext, Details Below**\n\nOnce upon a time.\n"
+    foot = "End of this COPYRIGHTED Project Gutenberg Etext of The Bear\n\nCreating it is done.\n"
+    (document,) = read_text(f"{head}\nTitle: The Bear\n\n{end}\n\n{story}\n\n{foot}")
+    assert (document.source, document.title) == ("gutenberg", "The Bear")
+    assert document.paragraphs == PROSE
+
+
 def test_a_book_without_marks_is_a_book_all_the_same() -> None:
     text = BOOK.partition("pgdp.net\n")[2].partition("Transcriber's Note:\n\nObvious")[0]
     (document,) = read_text(text)
