@@ -82,6 +82,21 @@ class _CommaSeparated(click.ParamType):
             self.fail(f"{value!r} is not a list of numbers such as 1,2,3.", param, ctx)
 
 
+class _ByPhase(_CommaSeparated):
+    """Numbers such as ``0.3,0.15``, or those of each phase: ``0.3/0.15``, a tuple each."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        """Return the numbers."""
+        if "/" not in str(value):
+            return super().convert(value, param, ctx)
+        phases = []
+        for part in str(value).split("/"):
+            phases.append(super().convert(part, param, ctx))
+        return tuple(phases)
+
+
 class ContentOfFile(click.ParamType):
     """The name of a text file, whose content is the value."""
 
@@ -153,7 +168,10 @@ def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[C
     elif typing.get_origin(kind) is Literal:
         settings = {"type": click.Choice(typing.get_args(kind))}
     elif typing.get_origin(kind) is tuple:
-        settings = {"type": _CommaSeparated(typing.get_args(kind)[0])}
+        item_kind = typing.get_args(kind)[0]
+        settings = {"type": _CommaSeparated(item_kind)}
+        if not isinstance(item_kind, type):  # float | tuple[float, ...]
+            settings = {"type": _ByPhase(float)}
     default = field.default
     if isinstance(default, tuple) and default:
         # As one would type it, which is also how --help shows it.

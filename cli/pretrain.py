@@ -40,9 +40,9 @@ def pretrain(
     """Pre-train a BERT or ModernBERT on INSTANCES, or continue --checkpoint; exit with 1 if the
     held-out masked-LM loss rose.
 
-    Two directories are two phases: 90% of the steps on the first, 10% on the second. At every
-    checkpoint RUN is a model that `transformers` can load. Rerun the command to resume an
-    unfinished run.
+    Each directory is a phase: of two, 90% of the steps are on the first, 10% on the second; give
+    more --phase-shares. At every checkpoint RUN is a model that `transformers` can load. Rerun the
+    command to resume an unfinished run.
     """
     from ..pipeline import storage
     from ..pipeline.manifests import InstancesManifest, too_little_to_judge
@@ -89,6 +89,7 @@ def _dry_run(
     config: PretrainConfig, instances: tuple[str, ...], output: str, overwrite: bool
 ) -> CommandSummary:
     """Return what the run would do and write; nothing is trained."""
+    import numpy as np
     import torch
 
     from ..model.encoders.catalogue import make_pretrain_model
@@ -111,12 +112,20 @@ def _dry_run(
     if num_steps is None:
         rows.append(("hours", f"{config.hours:g}, {config.batch_size:,} rows a step"))
     else:
-        epochs = []
-        for directory, phase_steps in zip(plan.directories, plan.phase_steps(), strict=True):
-            num_epochs = config.batch_size * phase_steps / directory.num_rows
-            epochs.append(f"{num_epochs:.3g} of {directory.path}")
         rows.append(("steps", f"{num_steps:,}, {config.batch_size:,} rows each, over all ranks"))
-        rows.append(("epochs", ", then ".join(epochs)))
+        for number, phase_steps in enumerate(plan.phase_steps(), 1):
+            phase = plan.phases[number - 1]
+            num_rows = config.batch_size * phase_steps
+            epochs = f"{num_rows / phase.directory.num_rows:.3g} of {phase.directory.path}"
+            if len(plan.phases) == 1:
+                rows.append(("epochs", epochs))
+                continue
+            max_length = phase.directory.max_length
+            shown = f"{phase_steps:,} steps, rows of up to {max_length:,} tokens, epochs {epochs}"
+            rates = phase.masks and phase.masks.rates_at(np.array([0, num_rows]))
+            if rates is not None:
+                shown += ", masks {:g} to {:g}".format(*rates)
+            rows.append((f"phase {number}", shown))
         rows.append(("tokens", f"{round(plan.num_tokens()):,}"))
         if config.archive_every:
             num_archived = num_steps // config.archive_every

@@ -7,7 +7,7 @@ of the encoders. This module imports nothing heavy, to keep ``--help`` fast.
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
@@ -105,6 +105,11 @@ class PretrainConfig:
         "clock, so the weights differ from run to run, and after a resume.",
     )
     batch_size: Count = option(256, "Rows per optimiser step, over all GPUs and micro-batches.")
+    phase_shares: tuple[Positive, ...] | None = option(
+        None,
+        "Share of the steps on each directory, such as 0.9,0.07,0.03; of two directories by "
+        "default 0.9,0.1, as in the paper.",
+    )
     learning_rate: Positive | None = option(
         None,
         "Peak learning rate, reached after the warm-up; --schedule says how it decays to 0. By "
@@ -143,11 +148,11 @@ class PretrainConfig:
         "token, or kept, in new masks; by default as in the instances.",
         group="Objective and masking",
     )
-    mask_rate: tuple[MaskRate, ...] | None = option(
+    mask_rate: tuple[MaskRate | tuple[MaskRate, ...], ...] | None = option(
         None,
         "Share of the tokens to predict, in new masks; two numbers such as 0.3,0.15 are the first "
-        "and the last, between which it falls or rises linearly over the run. By default as in the "
-        "instances.",
+        "and the last, between which it falls or rises linearly over the run. For each phase of "
+        "its own: 0.3/0.15/0.1,0.05. By default as in the instances.",
         group="Objective and masking",
     )
     warmup_steps: Annotated[int, Meta(ge=0)] | None = option(
@@ -256,6 +261,9 @@ class PretrainConfig:
         is_used = share == PretrainConfig.decay_share or self.schedule == "constant-with-decay"
         must = "it has no effect without `schedule` constant-with-decay"
         check(is_used, "decay_share", share, must)
+        if self.phase_shares is not None:
+            is_whole = math.isclose(sum(self.phase_shares), 1, abs_tol=1e-3)  # 0.333 three times
+            check(is_whole, "phase_shares", self.phase_shares, "must add up to 1")
         self._check_masking()
 
     @property
@@ -268,6 +276,14 @@ class PretrainConfig:
         """The peak learning rate, once the model is known; see `plan.make_plan`."""
         assert self.learning_rate is not None
         return self.learning_rate
+
+    @property
+    def mask_rates(self) -> list[tuple[float, ...]]:
+        """One or two rates for each phase, or once for the whole run; none: as built."""
+        rates = self.mask_rate or ()
+        if any(isinstance(rate, tuple) for rate in rates):
+            return [rate if isinstance(rate, tuple) else (rate,) for rate in rates]
+        return [cast(tuple[float, ...], rates)] if rates else []
 
     @property
     def can_be_prolonged(self) -> bool:
@@ -286,11 +302,13 @@ class PretrainConfig:
             check(self.objective != "ltr", name, getattr(self, name), must)
         if self.mask_split is not None:
             check_mask_split(self.mask_split)
-        rates = self.mask_rate
-        if rates is not None:
-            check(len(rates) in (1, 2), "mask_rate", rates, "must be one number, or two")
+        if self.mask_rate is not None:
+            rates = self.mask_rates or [()]
+            fits = all(len(phase_rates) in (1, 2) for phase_rates in rates)
+            must = "must be one number, or two; with / between phases"
+            check(fits, "mask_rate", self.mask_rate, must)
             must = "with `hours` the number of steps is unknown; give one number"
-            check(len(rates) == 1 or self.hours is None, "mask_rate", rates, must)
+            check(rates[0][1:] == () or self.hours is None, "mask_rate", self.mask_rate, must)
 
 
 def check_license(license: str | None) -> None:

@@ -20,7 +20,7 @@ from ..tokenizer import with_settings
 from .data import InstanceDirectory, open_instances
 from .evaluate import check_vocabulary_fits
 from .new_vocabulary import shape_fields
-from .schedule import PHASE_SHARES, Schedule, make_schedule
+from .schedule import Schedule, make_schedule, phase_shares
 from .sequence import Masks, RowSequence
 
 PAPERS_RATE = 1e-4
@@ -98,7 +98,7 @@ class PretrainPlan:
 
 
 def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
-    """Plan a run on one or two directories of instances."""
+    """Plan a run on directories of instances, a phase each."""
     checkpoint = None
     if config.checkpoint is not None:
         checkpoint = Checkpoint.open(config.checkpoint)
@@ -116,10 +116,9 @@ def make_plan(config: PretrainConfig, instances: list[str]) -> PretrainPlan:
     also = None if config.also is None else _open_also(config.also, directories[0], shape)
     schedule = make_schedule(config, [directory.mean_length for directory in directories])
     vocabulary = directories[0].vocabulary  # all directories have the same
-    first_steps = (0, *schedule.phase_ends)
     phases = []
-    for directory, first_step in zip(directories, first_steps, strict=True):
-        masks = _masks(config, directory, vocabulary, schedule, first_step)
+    for phase, directory in enumerate(directories):
+        masks = _masks(config, directory, vocabulary, schedule, phase)
         phases.append(RowSequence(directory, config.seed, masks))
     return PretrainPlan(
         config=config,
@@ -194,15 +193,19 @@ def _default_rate(hidden_size: int) -> float:
 def _open_directories(
     config: PretrainConfig, objective: str, instances: list[str], checkpoint: Checkpoint | None
 ) -> list[InstanceDirectory]:
-    """Open one or two directories that match each other, the options and the checkpoint."""
-    if len(instances) not in (1, 2):
-        raise UserError(
-            f"Pre-training takes one or two directories of instances, but got {len(instances)}."
-        )
-    if config.hours is not None and len(instances) == 2:
+    """Open directories that match each other, the options and the checkpoint."""
+    if not instances:
+        raise UserError("Pre-training takes directories of instances, but got none.")
+    if config.hours is not None and len(instances) > 1:
         raise UserError(
             "`hours` takes one directory of instances, because the number of steps is unknown; "
             "train on the second one afterwards, in a run of its own with `checkpoint`."
+        )
+    num_rates = len(config.mask_rates)
+    if num_rates > 1 and num_rates != len(instances):
+        raise UserError(
+            f"`mask_rate` has rates for {num_rates} phases, but there are {len(instances)} "
+            "directories of instances; give them for each."
         )
     directories = [open_instances(path) for path in instances]
     batch_size = config.batch_size
@@ -213,12 +216,15 @@ def _open_directories(
                 f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} "
                 "rows; lower it."
             )
-    if len({directory.manifest.tokenizer.fingerprint for directory in directories}) > 1:
-        raise UserError(
-            f"{instances[1]} and {instances[0]} were built with different vocabularies; rebuild "
-            "one with the other's vocabulary."
-        )
     for directory in directories:
+        if (
+            directory.manifest.tokenizer.fingerprint
+            != directories[0].manifest.tokenizer.fingerprint
+        ):
+            raise UserError(
+                f"{directory.path} and {instances[0]} were built with different vocabularies; "
+                "rebuild one with the other's vocabulary."
+            )
         if objective == "mlm+nsp" and not directory.has_pairs:
             raise UserError(
                 f"{directory.path} was built with `pairing` none: it has no next sentences; use "
@@ -251,7 +257,7 @@ def instance_defaults(
     first = directories[0]
     changes: dict[str, Any] = {}
     if not (config.steps or config.tokens or config.hours):
-        share = PHASE_SHARES[0] if len(directories) == 2 else 1.0
+        share = phase_shares(config, len(directories))[0]
         rows_per_pass = first.num_rows / first.manifest.config.duplicates
         # The paper's 40 passes over its text, by its own count, and its steps (appendix A.2).
         steps = 40 * rows_per_pass / (share * config.batch_size)
@@ -304,22 +310,28 @@ def _masks(
     directory: InstanceDirectory,
     vocabulary: Vocabulary,
     schedule: Schedule,
-    first_step: int,
+    phase: int,
 ) -> Masks | None:
-    """Return how to mask the rows of the phase from `first_step` on; None keeps stored masks."""
+    """Return how to mask the rows of a phase; None keeps stored masks."""
     if config.dynamic_masking == "none":
         return None
     built = directory.manifest.config
     split = config.mask_split or built.mask_split
     how = replace(built, masking=config.dynamic_masking, mask_split=split)
-    rates = config.mask_rate or ()
-    if len(rates) < 2:
-        return Masks(vocabulary, how, rates)
+    rates = config.mask_rates or [()]
+    is_by_phase = len(rates) > 1
+    phase_rates = rates[phase if is_by_phase else 0]
+    if len(phase_rates) < 2:
+        return Masks(vocabulary, how, phase_rates)
     assert schedule.num_steps is not None, "checked by the config"
+    # The first and the last rate are those of the run, unless each phase has rates of its own.
+    ends = (0, *schedule.phase_ends, schedule.num_steps)
+    first_step = ends[phase]
+    steps = range(first_step, ends[phase + 1]) if is_by_phase else range(schedule.num_steps)
     return Masks(
         vocabulary,
         how,
-        rates,
-        start=first_step / schedule.num_steps,
-        share_per_row=1 / (schedule.num_steps * config.batch_size),
+        phase_rates,
+        start=(first_step - steps.start) / len(steps),
+        share_per_row=1 / (len(steps) * config.batch_size),
     )

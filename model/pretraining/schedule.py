@@ -1,14 +1,12 @@
 """Schedule a pre-training run: its length, its learning rate, and the phase of each step."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...pipeline.errors import UserError
 from ..config import PretrainConfig
 from ..training.optim import default_warmup, learning_rate
-
-PHASE_SHARES = (0.9, 0.1)
-"""Shares of the steps for the first and the second of two directories, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,48 @@ class Schedule:
         return phase, step - first_steps[phase]
 
 
+def phase_shares(config: PretrainConfig, num_phases: int) -> tuple[float, ...]:
+    """Return the share of the steps of each phase."""
+    shares = config.phase_shares
+    if shares is None:
+        if num_phases > 2:
+            raise UserError(
+                f"{num_phases} directories of instances need `phase_shares`, {num_phases} numbers "
+                "that add up to 1."
+            )
+        return (1.0,) if num_phases == 1 else (0.9, 0.1)  # two as in the paper
+    if len(shares) != num_phases:
+        raise UserError(
+            f"`phase_shares` has {len(shares)} numbers, but there are {num_phases} directories of "
+            "instances; give one for each."
+        )
+    return shares
+
+
+def phase_ends(shares: Sequence[float], num_steps: int) -> tuple[int, ...]:
+    """Return the first step of each phase but the first; each phase has a step at least.
+
+    >>> phase_ends((0.9, 0.1), 100), phase_ends((0.98, 0.01, 0.01), 10)
+    ((90,), (8, 9))
+    """
+    num_phases = len(shares)
+    if num_steps < num_phases:
+        raise UserError(
+            f"{num_phases} directories of instances need at least {num_phases} steps, but the "
+            f"budget is {num_steps}; raise it."
+        )
+    ends: list[int] = []
+    for phase in range(1, num_phases):
+        end = round(num_steps * sum(shares[:phase]))
+        first_possible = ends[-1] + 1 if ends else 1
+        last_possible = num_steps - (num_phases - phase)
+        ends.append(min(max(end, first_possible), last_possible))
+    return tuple(ends)
+
+
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
     """Return the schedule for phases on rows of these mean lengths in tokens."""
+    shares = phase_shares(config, len(mean_lengths))
     decay_share = None
     if config.schedule == "constant-with-decay":
         decay_share = config.decay_share
@@ -75,9 +113,6 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
         return Schedule(config.peak_rate, budget_s=budget_s, decay_share=decay_share)
     num_steps = config.steps
     if config.tokens is not None:
-        shares: tuple[float, ...] = (1.0,)
-        if len(mean_lengths) == 2:
-            shares = PHASE_SHARES
         # Real tokens, without padding; a row of the second phase usually has several times more.
         row_tokens = sum(share * mean for share, mean in zip(shares, mean_lengths, strict=True))
         num_steps = max(1, round(config.tokens / (config.batch_size * row_tokens)))
@@ -90,18 +125,10 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
             f"`warmup_steps` is {warmup_steps}, but the budget allows only {num_steps} steps; "
             "lower it."
         )
-    if len(mean_lengths) == 1:
-        return Schedule(config.peak_rate, num_steps, warmup_steps, decay_share=decay_share)
-    if num_steps < 2:
-        raise UserError(
-            "Two directories of instances need at least two steps, but the budget is one; raise it."
-        )
-    # Each phase has a step at least.
-    first_phase = min(round(num_steps * PHASE_SHARES[0]), num_steps - 1)
     return Schedule(
         config.peak_rate,
         num_steps,
         warmup_steps,
-        phase_ends=(first_phase,),
+        phase_ends=phase_ends(shares, num_steps),
         decay_share=decay_share,
     )

@@ -50,9 +50,9 @@ class Masks:
     rates: tuple[float, ...] = ()
     """One for all rows, or the first and the last, linear in the position; none: `config`'s."""
     start: float = 0.0
-    """The share of the run that is over at position 0."""
+    """The share of the rates' steps that is over at position 0."""
     share_per_row: float = 0.0
-    """The share of the run that a row takes."""
+    """The share of the rates' steps that a row takes."""
 
     def rates_at(self, positions: np.ndarray) -> np.ndarray | None:
         """Return the rates of the rows at these positions; None for `config`'s."""

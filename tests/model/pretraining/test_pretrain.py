@@ -14,7 +14,7 @@ from clozeworks.cli.output import byte_size
 from clozeworks.model.checkpoint import read_model
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert import BertForPreTraining
-from clozeworks.model.pretraining import schedule, work
+from clozeworks.model.pretraining import work
 from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
@@ -108,8 +108,7 @@ def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatc
         return values
 
     monkeypatch.setattr(work.PretrainWork, "evaluate_phase", watch)
-    monkeypatch.setattr(schedule, "PHASE_SHARES", (0.5, 0.5))
-    config = make_config(evaluate_every=3)
+    config = make_config(evaluate_every=3, phase_shares=(0.5, 0.5))
     summary = pretrain(config, [instances, longer], tmp_path / "run")
     # The first is on the rows of the last, so that before and after compare.
     assert seen == [(0, 1), (3, 0), (6, 0), (9, 1), (12, 1)]
@@ -231,8 +230,7 @@ def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tm
 @pytest.mark.slow
 def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
     longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
-    monkeypatch.setattr(schedule, "PHASE_SHARES", (0.75, 0.25))
-    config = make_config(objective="mlm")
+    config = make_config(objective="mlm", phase_shares=(0.75, 0.25))
     seen = {}
     original = PretrainSetup.global_batch
 
@@ -302,6 +300,12 @@ def test_a_dry_run_says_what_the_run_then_is(instances, tmp_path, capsys):
     (output / "summary.json").unlink()
     main([*args, "--dry-run"])
     assert "unfinished, would resume" in capsys.readouterr().out
+    phases = [instances] * 3 + ["--phase-shares", "0.5,0.3,0.2", "--mask-rate", "0.3/0.3,0.1/0.05"]
+    main(["pretrain", *phases, "--output", str(output), *options, "--dry-run", "--overwrite"])
+    table = " ".join(capsys.readouterr().out.split())
+    for number, steps, masks in ((1, 4, "0.3 to 0.3"), (2, 3, "0.3 to 0.1"), (3, 2, "0.05 to")):
+        assert f"phase {number} {steps} steps, rows of up to 24 tokens, epochs" in table
+        assert f"masks {masks}" in table
     by_hours = ["--model", "tiny", "--hours", "1", "--dry-run", "--overwrite"]
     main(["pretrain", instances, "--output", str(output), *by_hours])
     assert "hours 1, 256 rows a step" in " ".join(capsys.readouterr().out.split())

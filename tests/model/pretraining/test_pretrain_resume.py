@@ -17,6 +17,7 @@ from clozeworks.model.training.logs import Clock
 from clozeworks.model.training.run import read_state
 from clozeworks.pipeline.errors import UserError
 
+from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.pretrain_fixture import (
     KilledError,
     assert_same_weights,
@@ -53,6 +54,32 @@ def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, change
     one, two = (torch.load(path, weights_only=True)["state"] for path in states)
     assert all(torch.equal(one[i][name], two[i][name]) for i in one for name in one[i])
     assert {path.name for path in (whole / "checkpoints").iterdir()} == {"step-0000012", "best"}
+
+
+@pytest.mark.slow
+def test_three_phases_killed_in_each_come_to_the_same_bits(instances, tmp_path):
+    """Killed before and after each border, with a checkpoint on one of them."""
+    others = [
+        str(write_instances(tmp_path / f"rows-{length}", max_length=length, seed=length))
+        for length in (40, 32)
+    ]
+    config = make_config(
+        phase_shares=(0.4, 0.4, 0.2),
+        mask_rate=((0.3,), (0.3, 0.15), (0.05,)),
+        dynamic_masking="token",
+        checkpoint_every=2,
+        schedule="constant-with-decay",
+        decay_share=0.2,
+    )
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    expected = pretrain(config, [instances, *others], whole)
+    for step in (3, 5, 9, 10, 11):
+        with pytest.raises(KilledError):
+            pretrain(config, [instances, *others], broken, kill_at(step))
+    assert pretrain(config, [instances, *others], broken) == expected
+    for name in ("model.safetensors", "metrics.csv", "summary.json", "run.json", "config.json"):
+        assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
+    assert json.loads((whole / "run.json").read_text())["mask_rate"] == [[0.3], [0.3, 0.15], [0.05]]
 
 
 @pytest.mark.slow

@@ -52,8 +52,42 @@ def test_each_phase_has_at_least_one_step_and_starts_at_its_own_first():
         return make_schedule(options(steps=steps), [100.0, 500.0]).phase_ends
 
     assert (ends(2), ends(3), ends(8)) == ((1,), (2,), (7,))
-    with pytest.raises(UserError, match="need at least two steps"):
+    with pytest.raises(UserError, match=r"2 directories .* need at least 2 steps"):
         ends(1)
+    for shares, expected in (
+        ((0.85, 0.12, 0.03), (17, 19)),
+        ((0.01, 0.01, 0.98), (1, 2)),
+        ((0.98, 0.01, 0.005, 0.005), (17, 18, 19)),
+    ):
+        lengths = [100.0] * len(shares)
+        schedule = make_schedule(options(steps=20, phase_shares=shares), lengths)
+        assert schedule.phase_ends == expected
+        assert schedule.phase(expected[-1]) == (len(shares) - 1, 0)
+    by_tokens = options(tokens=1_600_000, batch_size=20, phase_shares=(0.5, 0.3, 0.2))
+    assert number_of_steps(by_tokens, [100.0, 100.0, 400.0]) == 500
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        (None, "3 directories of instances need `phase_shares`, 3 numbers that add up to 1"),
+        ((0.5, 0.5), "`phase_shares` has 2 numbers, but there are 3 directories"),
+    ],
+)
+def test_shares_are_needed_for_more_than_two_phases(shares, message):
+    for budget in ({"steps": 20}, {"hours": 1}):
+        with pytest.raises(UserError, match=message):
+            make_schedule(options(phase_shares=shares, **budget), [100.0] * 3)
+
+
+def test_rates_of_masks_are_the_runs_or_those_of_each_phase():
+    def rates(*given: Any) -> list[tuple[float, ...]]:
+        return options(mask_rate=given).mask_rates
+
+    assert rates(0.3) == [(0.3,)]
+    assert rates(0.3, 0.15) == [(0.3, 0.15)]
+    assert rates((0.3,), (0.15, 0.05)) == rates(0.3, (0.15, 0.05)) == [(0.3,), (0.15, 0.05)]
+    assert options().mask_rates == []
 
 
 def test_a_constant_rate_decays_in_the_last_steps_or_hours():
@@ -80,6 +114,12 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
         ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "expected float <= 0.4"),
         ({"mask_rate": (0.3, 0.2, 0.1), "dynamic_masking": "token"}, "one number, or two"),
         ({"mask_rate": (0.3, 0.1), "dynamic_masking": "token", "hours": 1}, "give one number"),
+        ({"mask_rate": ()}, "one number, or two"),
+        ({"mask_rate": ((0.3,), ())}, "one number, or two"),
+        ({"mask_rate": ((0.3,), (0.3, 0.2, 0.1))}, "one number, or two"),
+        ({"mask_rate": ((0.3,), (0.9,))}, "expected float <= 0.4"),
+        ({"phase_shares": (0.9, 0.2)}, "`phase_shares` is .* must add up to 1"),
+        ({"phase_shares": (1.0, 0.0)}, "expected float > 0.0"),
     ],
 )
 def test_options_of_schedule_and_masks_that_do_not_fit_are_named(changes, message):

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.config import PretrainConfig
@@ -141,6 +142,22 @@ def test_each_phase_begins_at_its_own_first_row(instances):
         (made.phases.index(sequence), first) for sequence, first in map(made.first_row, range(20))
     ]
     assert phases == [*((0, 10 * step) for step in range(18)), (1, 0), (1, 10)]
+
+
+def test_each_phase_has_the_mask_rates_of_its_own_steps(instances):
+    changes: dict[str, Any] = {"phase_shares": (0.5, 0.3, 0.2), "batch_size": 10}
+    for rates, expected in (
+        ((0.2,), [(0.2, 0.2)] * 3),
+        ((0.3, 0.1), [(0.3, 0.2), (0.2, 0.14), (0.14, 0.1)]),
+        (((0.3,), (0.2, 0.1), (0.05,)), [(0.3, 0.3), (0.2, 0.1), (0.05, 0.05)]),
+    ):
+        made = make_setup(instances, 3, steps=20, mask_rate=rates, **changes).plan
+        for phase, num_steps, ends in zip(made.phases, (10, 6, 4), expected, strict=True):
+            assert phase.masks is not None
+            found = phase.masks.rates_at(np.array([0, 10 * num_steps]))
+            assert found == pytest.approx(ends)
+    with pytest.raises(UserError, match="rates for 2 phases, but there are 3 directories"):
+        make_setup(instances, 3, steps=20, mask_rate=((0.3,), (0.2,)), **changes)
 
 
 def test_next_sentences_need_pairs(tmp_path):
