@@ -43,15 +43,8 @@ _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 _ROMAN = re.compile("[IVXLC]+")
-# The patterns of a word see as much of the text before it.
-_LONGEST_ENDING = 24
-_LONGEST_DIRECTION = 3
 _SEEN_BEFORE = 40
 _SEEN_AFTER = 20
-
-MOST_WORDS = 200
-MOST_CHARACTERS = 200_000
-"""A document is asked about no more words, by no more of its text, so that it takes little time."""
 
 
 class Document:
@@ -76,15 +69,15 @@ class Document:
 
     def _count(self, text: str) -> int:
         if text not in self._counts:
-            if len(self._counts) >= 2 * MOST_WORDS:
+            # Few words in the first of the text, so that it takes little time.
+            if len(self._counts) >= 400:
                 return 0
-            self._text = self._text or "\n".join(self._paragraphs)[:MOST_CHARACTERS]
+            self._text = self._text or "\n".join(self._paragraphs)[:200_000]
             self._counts[text] = self._text.count(text)
         return self._counts[text]
 
 
 _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|куб\.|sq|square|cubic)"
-_AFTER_NAMES = WORDS.after_names.split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +85,8 @@ class _CutRules:
     """The rules of one language; its words and phrases end a sentence before a capital."""
 
     code: str
+    after_names: frozenset[str]
+    """Abbreviations that follow a name, and that no name follows."""
     stops: tuple[re.Pattern[str], ...]
     """Where a sentence may end within a line, one for each mark. Each begins with a character,
     which makes the search fast.
@@ -112,7 +107,7 @@ class _CutRules:
 @cache
 def _cut_rules_of(code: str) -> _CutRules:
     ordinary_words = words_of(WORDS.ordinary_words, code)
-    # Of initials, which end no sentence, a text has many.
+    # Initials, which end no sentence, are many in a text.
     initials = set(ascii_uppercase) - LAST_WORDS - ordinary_words
     stops = [rf"\.(?![.!?…])(?<! [{ranges_of(sorted(initials))}]\.){_NEXT}"]
     for mark in "!?…" + row_of(WORDS.ends, code):
@@ -124,6 +119,7 @@ def _cut_rules_of(code: str) -> _CutRules:
     phrases = f"{others},{eras}".split(",")
     return _CutRules(
         code=code,
+        after_names=frozenset(WORDS.after_names.split()),
         stops=tuple(map(re.compile, stops)),
         always=re.compile(
             rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
@@ -183,7 +179,7 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Do
     word = letters[1] if letters else ""
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
-        (word.islower() or word in _AFTER_NAMES or _ROMAN.fullmatch(word) is not None)
+        (word.islower() or word in rules.after_names or _ROMAN.fullmatch(word) is not None)
         and end["next"] in rules.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )
@@ -196,11 +192,12 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Do
         return True
     if _may_be_common(word) and not document.is_abbreviation(word):
         return True
-    before = text[max(0, end.start() - _LONGEST_ENDING) : end.start()]
+    # As much as the longest phrase takes.
+    before = text[max(0, end.start() - 24) : end.start()]
     following = end["next"]
     if rules.always.search(before):
         # "5 km. NW of Athens"
-        return not (following.isupper() and 1 < len(following) <= _LONGEST_DIRECTION)
+        return not (following.isupper() and 1 < len(following) <= 3)
     if not rules.unless_name.search(before) and not _ACRONYM.search(before + "."):
         return False
     # "J.R.R. T. Smith"

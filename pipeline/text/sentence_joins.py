@@ -30,18 +30,14 @@ from .wikitext.names import language_labels
 # What a rule sees before and after a break, so that long sentences do not cost more.
 _SEEN_BEFORE = 20
 _SEEN_AFTER = 80
-_LONGEST_ABBREVIATED = 60
 
-# sentencex leaves a quotation mark that opens a sentence at the end of the one before.
-_LOST_QUOTES = frozenset(f" {quote}" for quote in "\"'“‘«„")
-_OPENING = "[«„“\"'‘"
+_QUOTES = "\"'“‘«„"
 _PARTS = re.compile("[-.–'’]")
 _ELIDED = re.compile(".*['’]")  # of "l'art."
 # "12", "XIV", "L. 251-3", "(a)"; sentencex splits behind "L."
 _NUMBER = re.compile(r"\d|[IVXLC]+\b|[A-Z]\. ?(?:\d|$)|\([0-9a-z]{1,3}\)")
 _LAST_WORD = re.compile(r"([^\W\d_]+)\. ?$")
 _NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
-_ABBREVIATING = (".", "․", "۔")
 # Abbreviations of years and centuries, and a unit without capitals.
 _MAY_END = frozenset(("ст", "st", "კმ"))
 
@@ -177,14 +173,16 @@ def join(lines: str, rules: JoinRules) -> str:
         line_start = lines.rfind("\n", 0, position) + 1
         if line_start - 1 != last_joined:
             sentence_start = line_start
-        before = lines[max(sentence_start, position - _LONGEST_ABBREVIATED) : position]
+        # Long enough for every abbreviation and the number before it.
+        before = lines[max(sentence_start, position - 60) : position]
         before = before.replace("\n", "")
         following = lines[position + 1 : position + 1 + _SEEN_AFTER].partition("\n")[0]
         if rules.abbreviated and _ends_abbreviated(before, following, rules):
             goes_on = True
         elif rules.abbreviated and _is_plain(lines, position, rules):
             goes_on = False
-        elif before[-2:] in _LOST_QUOTES:
+        elif before[-2:-1] == " " and before[-1] in _QUOTES:
+            # sentencex leaves the mark that opens a sentence at the end of the one before.
             parts += [lines[num_copied : position - 1], "\n", before[-1]]
             num_copied = position + 1
             continue
@@ -256,10 +254,10 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
     # An ellipsis may end a sentence in any language.
     if mark in rules.no_ends and before[stop - 1 : stop] != ".":
         return True
-    if mark not in _ABBREVIATING:
+    if mark not in (".", "․", "۔"):
         return False
     start = max(before.rfind(" ", 0, stop), before.rfind("(", 0, stop)) + 1
-    word = before[start:stop].lstrip(_OPENING)
+    word = before[start:stop].lstrip(f"[{_QUOTES}")
     last_part = word
     if not word.isalpha():
         last_part = _PARTS.split(word)[-1]  # of "С.-Петерб" or "m.in"

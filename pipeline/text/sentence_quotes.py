@@ -4,9 +4,6 @@ import re
 
 from .sentence_rules import UPPER_CASE, WORDS
 
-_GERSHAYIM = WORDS.gershayim.split()
-_MIRRORED_QUOTES = WORDS.mirrored_quotes.split()
-
 # Marks that sentencex takes for an opening quotation mark, after which it finds no end.
 _TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
 ORPHAN = "¤"
@@ -16,7 +13,6 @@ _NO_BRACKETS = str.maketrans("()", ORPHAN * 2)
 _PAIRS = {"„": "„“", "“": "“”", "«": "«»", "»": "„“", '"': '""'}
 _SINGLE_PAIR = re.compile(r"[›‹](?=\S)([^›‹]*)[›‹](?!\w)")
 _MARK = re.compile(r"``|''|[\"“”„«»]")
-_BEFORE_OPENING = " ([{—–-/¿¡"
 _TYPED_PAIRS = re.compile(
     r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
 )
@@ -31,12 +27,8 @@ _SINGLE = re.compile(
 _END_WITHIN = re.compile(f"[.!?] [{UPPER_CASE}]")
 _RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]")
 
-# What is shorter may be a title.
-_LONGEST_TITLE = 60
 # It begins with a character, which makes the search fast.
 _OPENS = re.compile(r"[\"'‘“„«](?:(?<=[«„])|(?<![^\s(—–-].))")
-_MOST_OPENERS = 4
-_LONGEST_QUOTATION = 3000
 _APOSTROPHE_OPENS = re.compile(r"(?:^|[\s(—–-])'(?=\w)")
 _APOSTROPHE_CLOSES = re.compile(r"[\w.,!?]'(?!\w)")
 # A quotation of several sentences: speech, as it begins a line or follows a comma or a sentence.
@@ -63,9 +55,9 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     """
     if "›" in "\n".join(texts):
         texts = [_SINGLE_PAIR.sub(r"‘\1’", text) for text in texts]
-    if code in _GERSHAYIM:
+    if code in WORDS.gershayim.split():
         texts = [_TYPED_GERESH.sub("״", text) for text in texts]
-    if code not in _MIRRORED_QUOTES:
+    if code not in WORDS.mirrored_quotes.split():
         return [text if _is_well_paired(text) else _paired(text) for text in texts]
     shown = []
     for text in texts:
@@ -158,7 +150,7 @@ def _opens(mark: re.Match[str], opened: re.Match[str] | None) -> bool:
     text = mark.string
     before = text[: mark.start()][-2:]
     after = text[mark.end() : mark.end() + 1]
-    may_open = not before or before[-1] in _BEFORE_OPENING
+    may_open = not before or before[-1] in " ([{—–-/¿¡"
     # A Korean particle follows it at once.
     may_close = not after.isalnum() or "가" <= after <= "힣"
     if may_open == may_close:  # as between blanks
@@ -204,12 +196,14 @@ def quotation_around(lines: str, start: int, position: int) -> tuple[int, int] |
     She said: "It is late. We must go." And went.
                ^                       ^
     """
-    # The nearest first; further back are mostly quotations that are closed, and apostrophes.
-    start = max(start, position - _LONGEST_QUOTATION)
+    # No further back than a pattern would reach, so that the time is linear.
+    start = max(start, position - 3000)
     openers = [mark.start() for mark in _OPENS.finditer(lines, start, position)]
-    for opener in openers[: -_MOST_OPENERS - 1 : -1]:
+    # The nearest four; further back are mostly quotations that are closed, and apostrophes.
+    for opener in openers[:-5:-1]:
         quotation = _QUOTATION.match(lines, opener)
-        if quotation is None or 0 < len(quotation["single"] or "") < _LONGEST_TITLE:
+        # What is shorter may be a title.
+        if quotation is None or 0 < len(quotation["single"] or "") < 60:
             continue
         group = quotation.lastindex or 0
         if quotation.end(group) > position:

@@ -46,7 +46,6 @@ _MAY_COMBINE = (
 )
 _SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
 
-_CLOSERS = " '\"”’»“‘«›‹)]}_*」』）】》〉"
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
 
@@ -65,10 +64,6 @@ _BULLET = re.compile("^[•◦▪■●](?= )", re.MULTILINE)
 # "Vite !… Il est parti": an ellipsis stays with its mark.
 _ELLIPSES = {"…": re.compile("…(?<=[!?]…)"), "..": re.compile(r"\.\.(?<=[!?]\.\.)\.*")}
 _MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
-
-_OPENERS = "「『（(“«"
-# Of Unicode's private use: no rule of any language looks at it.
-_HIDDEN_STOP = "\ue000"
 
 
 def compose(text: str) -> str:
@@ -109,7 +104,7 @@ def ends_sentence(line: str) -> bool:
     >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
     (True, True, False)
     """
-    return line.rstrip(_CLOSERS).endswith(SENTENCE_ENDS)
+    return line.rstrip(" '\"”’»“‘«›‹)]}_*」』）】》〉").endswith(SENTENCE_ENDS)
 
 
 def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "") -> list[str]:
@@ -134,7 +129,8 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     code = language_code(language)
     shown = with_known_quotes(texts, code)
     if stops := stops_of(abbreviations, code):
-        shown = [stops.sub(rf"\1{_HIDDEN_STOP}", text) for text in shown]
+        # A character for private use, at which no rule of any language looks.
+        shown = [stops.sub("\\1\ue000", text) for text in shown]
     lines = _lines(shown, code, Document(paragraphs), join_rules_of(code))
     if marks := row_of(WORDS.cuts, code):
         lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
@@ -250,7 +246,7 @@ def _cut(piece: str, marks: str) -> list[str]:
             if depth == 0:
                 parts.append(piece[start : mark.start()])
                 start = mark.start()
-        elif mark[0] in _OPENERS:
+        elif mark[0] in "「『（(“«":
             depth += 1
         else:
             depth = max(depth - 1, 0)
