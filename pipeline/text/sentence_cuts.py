@@ -21,7 +21,7 @@ from string import ascii_uppercase
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from .sentence_joins import UNCASED_LETTERS
-from .sentence_quotes import ORPHAN, is_open, may_quote, quotation_around
+from .sentence_quotes import ORPHAN, Quotations, is_open
 from .sentence_rules import (
     LAST_WORDS,
     MISSED_ENDS,
@@ -80,9 +80,11 @@ class Document:
 _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|куб\.|sq|square|cubic)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _CutRules:
-    """The rules of one language; its words and phrases end a sentence before a capital."""
+    """The rules of one language, an object for each; its words and phrases end a sentence before a
+    capital.
+    """
 
     code: str
     after_names: frozenset[str]
@@ -148,15 +150,13 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
     rules = _cut_rules_of(code)
     parts: list[str] = []
     num_copied = 0
-    may_hold_quotations = may_quote(lines)
+    quotations = Quotations(lines)
     candidates = chain.from_iterable(stop.finditer(lines) for stop in rules.stops)
     for end in sorted(candidates, key=re.Match.start):
         if end.start() < num_copied:
             continue
         start = max(lines.rfind("\n", 0, end.start()) + 1, num_copied)
-        quotation = None
-        if may_hold_quotations:
-            quotation = quotation_around(lines, start, end.start())
+        quotation = quotations.around(start, end.start())
         if quotation:
             first, last = quotation
             parts += [lines[num_copied:first], split(lines[first:last])]
@@ -212,9 +212,15 @@ def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
         return False  # no pattern matches "... a word.⏎Next", as most ends are
     before = lines[max(start, end.end() - _SEEN_BEFORE) : end.end()]
     after = lines[end.end() + 1 : end.end() + 1 + _SEEN_AFTER]
+    return _matches(f"{before}\n{after}", rules) and not is_open(lines[start : end.end()])
+
+
+@lru_cache(maxsize=1000)  # texts such as "1. 1. 1." repeat it hundreds of times in a line
+def _matches(seen: str, rules: _CutRules) -> bool:
+    """Return whether a pattern matches at an end, which a line break stands for."""
     for pattern in rules.patterns:
-        found = pattern.search(f"{before}\n{after}")
-        if found and not is_open(lines[start : end.end()]):
+        found = pattern.search(seen)
+        if found:
             word = found.groupdict().get("word", "")
             return not is_abbreviation(word, rules.code)
     return False

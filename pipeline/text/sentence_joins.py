@@ -9,7 +9,7 @@ between paragraphs. To join two sentences is to remove a line break:
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, groupby
 
 from .sentence_rules import (
@@ -65,7 +65,6 @@ _INITIAL = (
 _NEXT_INITIAL = rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]"
 _BEHIND_INITIAL = rf"(?:^|[\s(]){_SYLLABLE}\. ?$"
 _LONGEST_INITIAL = 12
-_SHORTEST_PLAIN = 9
 
 _VOWELS = "aeiouyæœøəаеёиоуыэюяіїєўъαειηουωაეიოუ"
 _CONSONANTS = ranges_of(
@@ -82,12 +81,16 @@ _VOWELLESS = re.compile(
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class JoinRules:
-    """The rules of one language."""
+    """The rules of one language; there is one object for each."""
 
     candidates: re.Pattern[str]
     """Matches every line break that a rule may remove or move; most sentences end otherwise."""
+    uncased_candidates: re.Pattern[str]
+    """Those in a text without capitals, where a small letter does not tell that a sentence
+    continues.
+    """
     patterns: re.Pattern[str]
     """The patterns of `JOINS`; a line break stands for the end of the first piece."""
     cased_patterns: re.Pattern[str]
@@ -121,12 +124,8 @@ def join_rules_of(code: str) -> JoinRules:
     patterns = rules_in(JOINS, code)
     small_letter = f"[{LOWER_CASE}]"
     # What all joins have in common: no capital follows, or a short line precedes, or one that does
-    # not end with a word of several letters, or ends with one of the language's lists. It begins
-    # with a character, which makes the search fast.
-    may_join = [
-        f"(?![{UPPER_CASE}{_EASTERN_LETTERS}])",
-        rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)",
-    ]
+    # not end with a word of several letters, or ends with one of the language's lists.
+    may_join = [rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)"]
     abbreviated = code not in WORDS.own_initials.split()
     vowelless = abbreviated and code not in WORDS.syllabic.split()
     if vowelless:
@@ -135,8 +134,16 @@ def join_rules_of(code: str) -> JoinRules:
         # A look-behind has a fixed length.
         listed = "|".join(map(re.escape, same_length))
         may_join.append(rf"(?<=[^\w](?i:{listed})\. \n)")
+
+    def candidates(beginnings: str) -> re.Pattern[str]:
+        # It begins with a character, which makes the search fast.
+        return re.compile(
+            rf"\n(?<!\n\n)(?!\n)(?:(?![{beginnings}{_EASTERN_LETTERS}])|{'|'.join(may_join)})"
+        )
+
     return JoinRules(
-        candidates=re.compile(rf"\n(?<!\n\n)(?!\n)(?:{'|'.join(may_join)})"),
+        candidates=candidates(UPPER_CASE),
+        uncased_candidates=candidates(UPPER_CASE + LOWER_CASE),
         patterns=_any_of([rule for rule in patterns if rule.after != small_letter]),
         cased_patterns=_any_of([rule for rule in patterns if rule.after == small_letter]),
         abbreviated=abbreviated,
@@ -157,19 +164,18 @@ def _any_of(rules: list[Rule]) -> re.Pattern[str]:
     return re.compile(rf"[^\n]*?(?:{'|'.join(patterns) or '(?!)'})")
 
 
-def join(lines: str, rules: JoinRules) -> str:
-    """Remove the line breaks within sentences.
+def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
+    """Remove the line breaks within sentences; `is_cased` is whether the text has capitals.
 
     An opening quotation mark at the end of a line moves to the line that it opens.
     """
+    candidates = rules.candidates if is_cased else rules.uncased_candidates
     parts: list[str] = []
     num_copied = 0
     sentence_start = 0
     last_joined = -1
-    for candidate in rules.candidates.finditer(lines):
+    for candidate in candidates.finditer(lines):
         position = candidate.start()
-        if not rules.abbreviated and _is_plain(lines, position, rules):
-            continue
         line_start = lines.rfind("\n", 0, position) + 1
         if line_start - 1 != last_joined:
             sentence_start = line_start
@@ -177,18 +183,11 @@ def join(lines: str, rules: JoinRules) -> str:
         before = lines[max(sentence_start, position - 60) : position]
         before = before.replace("\n", "")
         following = lines[position + 1 : position + 1 + _SEEN_AFTER].partition("\n")[0]
-        if rules.abbreviated and _ends_abbreviated(before, following, rules):
-            goes_on = True
-        elif rules.abbreviated and _is_plain(lines, position, rules):
-            goes_on = False
-        elif before[-2:-1] == " " and before[-1] in _QUOTES:
+        if before[-2:-1] == " " and before[-1] in _QUOTES:
             # sentencex leaves the mark that opens a sentence at the end of the one before.
             parts += [lines[num_copied : position - 1], "\n", before[-1]]
             num_copied = position + 1
-            continue
-        else:
-            goes_on = _matches(before, following, lines, position, rules)
-        if goes_on:
+        elif _goes_on(before, following, rules, is_cased):
             parts.append(lines[num_copied:position])
             num_copied = position + 1
             last_joined = position
@@ -196,31 +195,42 @@ def join(lines: str, rules: JoinRules) -> str:
     return "".join(parts)
 
 
-def _is_plain(lines: str, position: int, rules: JoinRules) -> bool:
+# Texts such as "1. 1. 1." repeat what is before and after a break, and have hundreds in a line.
+@lru_cache(maxsize=1000)
+def _goes_on(before: str, following: str, rules: JoinRules, is_cased: bool) -> bool:
+    """Return whether a sentence goes on behind a break."""
+    if rules.abbreviated and _ends_abbreviated(before, following, rules):
+        return True
+    if _is_plain(before, following, rules, is_cased=is_cased):
+        return False
+    return _matches(before, following, rules, is_cased=is_cased)
+
+
+def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
     """Return whether no pattern can match at a break: "... a word.⏎Next ..."."""
-    last = lines[position - 3]
-    # "12.⏎Next" may be a date, and a short line an abbreviation.
-    if lines[position - 1] != " " or last.isdigit():
+    # A short line may be an abbreviation.
+    if len(before) < 9 or before[-1] != " ":
         return False
-    if "\n" in lines[max(0, position - _SHORTEST_PLAIN) : position] or position < _SHORTEST_PLAIN:
+    last = before[-3]
+    if last.isdigit():  # "12.⏎Next" may be a date
         return False
-    first = lines[position + 1]
-    if not first.isupper():
+    first = following[0]
+    if not first.isupper() and (is_cased or not first.islower()):
         return first > LAST_CASED and first.isalpha() and last.isalpha()
-    if last in "?!" and lines[position - 2] not in "?!.":  # who said that may follow
+    if last in "?!" and before[-2] not in "?!.":  # who said that may follow
         return False
-    if last in "IVX" or lines[position - 4] == " ":  # "II.⏎Next", "1930 r.⏎Next"
+    if last in "IVX" or before[-4] == " ":  # "II.⏎Next", "1930 r.⏎Next"
         return False
     if not rules.before_capitals:
         return True
-    word = lines[lines.rfind(" ", 0, position - 2) + 1 : position - 2]
+    word = before[before.rfind(" ", 0, -2) + 1 : -2]
     if not word.isalpha():
         word = _ELIDED.sub("", word)
     return word not in rules.before_capitals
 
 
-def _matches(before: str, following: str, lines: str, position: int, rules: JoinRules) -> bool:
-    """Return whether a pattern matches at a break; `position` is where it is in `lines`."""
+def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
+    """Return whether a pattern matches at a break."""
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
     listed = rules.before_numbers if _NUMBER.match(following) else rules.before_foreign
     if listed and following[:1].isascii():
@@ -230,12 +240,7 @@ def _matches(before: str, following: str, lines: str, position: int, rules: Join
     seen = f"{start}{before[-_SEEN_BEFORE:]}\n{following}"
     if rules.patterns.match(seen):
         return True
-    if not rules.cased_patterns.match(seen):
-        return False
-    # In a text without capitals a small letter does not tell that a sentence continues.
-    start = lines.rfind("\n\n", 0, position) + 1
-    end = lines.find("\n\n", position)
-    return not lines[start : end if end >= 0 else None].islower()
+    return is_cased and rules.cased_patterns.match(seen) is not None
 
 
 def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:

@@ -170,6 +170,7 @@ def may_quote(text: str) -> bool:
 
 def is_open(line: str) -> bool:
     """Return whether a quotation or bracket that `line` opens is not closed in it."""
+    line = line[-2000:]  # what is open longer was not closed; so that the time is linear
     # '… advise me." Accordingly' ends a quotation that an earlier line opened.
     if line.count('"') % 2 and line[-1] != '"':
         return True
@@ -188,24 +189,43 @@ def is_open(line: str) -> bool:
     return len(_APOSTROPHE_OPENS.findall(line)) > len(_APOSTROPHE_CLOSES.findall(line))
 
 
-def quotation_around(lines: str, start: int, position: int) -> tuple[int, int] | None:
-    """Return where the long quotation around a position begins and ends, without its marks.
+class Quotations:
+    """Find the long quotations of a text, in order; each mark once, so that the time is linear."""
 
-    It begins at `start`, where the line does, or later.
+    def __init__(self, lines: str) -> None:
+        self._lines = lines
+        self._may_quote = may_quote(lines)
+        self._openers: list[int] = []
+        self._num_read = 0
+        self._spans: dict[int, tuple[int, int] | None] = {}
 
-    She said: "It is late. We must go." And went.
-               ^                       ^
-    """
-    # No further back than a pattern would reach, so that the time is linear.
-    start = max(start, position - 3000)
-    openers = [mark.start() for mark in _OPENS.finditer(lines, start, position)]
-    # The nearest four; further back are mostly quotations that are closed, and apostrophes.
-    for opener in openers[:-5:-1]:
-        quotation = _QUOTATION.match(lines, opener)
+    def around(self, start: int, position: int) -> tuple[int, int] | None:
+        """Return where the long quotation around a position begins and ends, without its marks.
+
+        It begins at `start`, where the line does, or later; the next position is further on.
+
+        She said: "It is late. We must go." And went.
+                   ^                       ^
+        """
+        if not self._may_quote:
+            return None
+        marks = _OPENS.finditer(self._lines, max(start, self._num_read), position)
+        self._openers += [mark.start() for mark in marks]
+        self._num_read = position
+        # The nearest four; further back are mostly quotations that are closed, and apostrophes.
+        for opener in self._openers[:-5:-1]:
+            if opener < max(start, position - 3000):
+                break
+            if opener not in self._spans:
+                self._spans[opener] = self._span(opener)
+            span = self._spans[opener]
+            if span and span[1] > position:
+                return span
+        return None
+
+    def _span(self, opener: int) -> tuple[int, int] | None:
+        quotation = _QUOTATION.match(self._lines, opener)
         # What is shorter may be a title.
         if quotation is None or 0 < len(quotation["single"] or "") < 60:
-            continue
-        group = quotation.lastindex or 0
-        if quotation.end(group) > position:
-            return quotation.span(group)
-    return None
+            return None
+        return quotation.span(quotation.lastindex or 0)

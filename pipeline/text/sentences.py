@@ -9,7 +9,7 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 import re
 import unicodedata
 from functools import cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 
 from msgspec import Struct
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
@@ -181,7 +181,10 @@ def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) ->
         if shown != text:
             pieces = _same_lines([text], "\n".join(pieces))
         paragraphs.append("\n".join(pieces))
-    lines = join("\n\n".join(paragraphs), joins)
+    lines = "\n\n".join(
+        join("\n\n".join(alike), joins, is_cased=not is_lower)
+        for is_lower, alike in groupby(paragraphs, str.islower)
+    )
     return cut(lines, code, document, lambda quotation: _lines([quotation], code, document, joins))
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.text import sentence_cuts, sentence_joins
 from clozeworks.pipeline.text.sentence_joins import join, join_rules_of
+from clozeworks.pipeline.text.sentence_quotes import Quotations
 from clozeworks.pipeline.text.sentence_rules import (
     JOINS,
     MISSED_ENDS,
@@ -92,10 +94,46 @@ PIECES = st.tuples(
 @given(PIECES, st.sampled_from([*WORDS.own_initials.split(), "de", "ru", "hi"]))
 def test_one_search_sees_all_that_is_to_be_joined(pieces: list[str], language: str) -> None:
     rules = join_rules_of(language)
-    # All breaks are candidates.
-    thorough = replace(rules, candidates=re.compile(r"\n(?<!\n\n)(?!\n)"))
+    every_break = re.compile(r"\n(?<!\n\n)(?!\n)")
+    thorough = replace(rules, candidates=every_break, uncased_candidates=every_break)
     lines = "\n".join(pieces)
-    assert join(lines, rules) == join(lines, thorough)
+    assert join(lines, rules, is_cased=True) == join(lines, thorough, is_cased=True)
+    lines = lines.lower()
+    assert join(lines, rules, is_cased=False) == join(lines, thorough, is_cased=False)
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "ru"])
+def test_text_without_capitals_takes_no_more_work(language: str) -> None:
+    text = "Il fait beau à Paris. Nous y sommes. " * 20
+    lines = "\n".join(segment(language, text))
+    rules = join_rules_of(language)
+    in_lower_case = rules.uncased_candidates.findall(lines.lower())
+    assert len(in_lower_case) <= len(rules.candidates.findall(lines)) <= 1
+    assert len(split_sentences([text.lower()], language)) == 40
+
+
+@pytest.mark.parametrize("piece", ["a. a. a. ", "1,000. ", "A.) ", "1. ", "м. ", "x.y. "])
+@pytest.mark.parametrize("language", ["de", "fr", "ru"])
+def test_a_repeated_piece_is_judged_once(language: str, piece: str) -> None:
+    split_sentences([piece * 20], language)
+    judged = [
+        judge.cache_info().misses for judge in (sentence_joins._goes_on, sentence_cuts._matches)
+    ]
+    split_sentences([piece * 1000], language)
+    misses = [
+        judge.cache_info().misses for judge in (sentence_joins._goes_on, sentence_cuts._matches)
+    ]
+    assert sum(misses) - sum(judged) < 40
+
+
+def test_each_quotation_mark_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    span = Quotations._span
+    monkeypatch.setattr(
+        Quotations, "_span", lambda self, opener: (read.append(opener), span(self, opener))[1]
+    )
+    split_sentences([' " a. B' * 1000], "en")
+    assert 100 < len(read) == len(set(read))
 
 
 @pytest.mark.slow
