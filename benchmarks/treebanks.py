@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import sentencex
-from clozeworks.pipeline.schemas import SENTENCE_ENDS
+from clozeworks.pipeline.text.sentence_ends import SENTENCE_ENDS
 from clozeworks.pipeline.text.sentence_rules import language_code
 from clozeworks.pipeline.text.sentences import split_sentences
 
@@ -185,7 +185,7 @@ def score(treebank: Treebank, split: Splitter) -> Score:
 
 def _has_final_mark(sentence: str) -> bool:
     end = sentence.rstrip(_CLOSERS)
-    return end.endswith(SENTENCE_ENDS) or _ARMENIAN_FULL_STOP.search(end) is not None
+    return end[-1:] in SENTENCE_ENDS or _ARMENIAN_FULL_STOP.search(end) is not None
 
 
 def _ends(sentences: list[str]) -> list[int]:

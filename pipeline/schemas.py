@@ -8,9 +8,6 @@ import pyarrow as pa
 SEQUENCE_STARTS = "sequence_starts"
 """The column that only packed instances have."""
 
-SENTENCE_ENDS = tuple(".?!…。！？．｡‼⁇⁈⁉‽।॥৷۔؟։።។။")
-"""The punctuation that ends a sentence, in any script; closing quotes and brackets may follow."""
-
 
 def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, type, nullable=False) for name, type in types.items()])

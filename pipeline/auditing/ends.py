@@ -25,7 +25,8 @@ def abbreviated_ends(directory: str) -> list[tuple[str, int]]:
                     *words, last = sentence.split() or [""]  # blank in a table of others
                     elsewhere.update(word.strip(",;:!?()'\"“”‘’«»") for word in words)
                     word = last.removesuffix(".")
-                    if word != last and word.isalpha() and len(word) <= 5:
+                    letters = word.replace(".", "")  # of "t.ex"
+                    if word != last and letters.isalpha() and len(letters) <= 5:
                         ends[word] += 1
                 if num_sentences >= num_sentences_enough:
                     break

@@ -24,8 +24,9 @@ from ..config import BuildConfig
 from ..instances.masking import find_words, num_to_mask
 from ..instances.rows import Rows, are_outside, check_rows, rows_of, sequences
 from ..ragged import offsets_of, owners
-from ..schemas import SENTENCE_ENDS, SEQUENCE_STARTS, instances_schema
+from ..schemas import SEQUENCE_STARTS, instances_schema
 from ..storage.shards import checked
+from ..text.sentence_ends import SENTENCE_ENDS
 from ..vocabulary.vocabulary import Vocabulary
 
 CELLS = (8, 8, 2, 2)

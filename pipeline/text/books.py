@@ -9,7 +9,7 @@ from itertools import chain, groupby, pairwise
 from ..counters import Counters
 from . import gutenberg
 from .gutenberg import Block
-from .sentences import ends_sentence
+from .sentence_ends import ends_sentence
 
 LONGEST_PARAGRAPH = 1_000_000
 WRAP_WIDTH = 100

@@ -19,7 +19,7 @@ from .fragments import (
     resolve_entities,
     without_reference_marks,
 )
-from .sentences import ends_sentence
+from .sentence_ends import ends_sentence
 from .wikitext.formulas import raised
 from .wikitext.names import NAMES
 from .wikitext.repair import GAP, items_of

@@ -4,7 +4,7 @@ import re
 from html import unescape
 from html.entities import html5
 
-from .sentences import ends_sentence
+from .sentence_ends import ends_sentence
 from .wikitext.repair import CONTROLS, GAP
 
 INTRODUCTIONS = {

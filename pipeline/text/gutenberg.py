@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from ..counters import Counters
-from .sentences import ends_sentence
+from .sentence_ends import ends_sentence
 from .wikitext.names import NAMES
 
 _MARK = re.compile(

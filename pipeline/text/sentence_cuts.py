@@ -27,6 +27,8 @@ from .sentence_rules import (
     MISSED_ENDS,
     UPPER_CASE,
     WORDS,
+    before_numbers_of,
+    is_listed,
     last_word,
     ranges_of,
     row_of,
@@ -111,7 +113,10 @@ def _cut_rules_of(code: str) -> _CutRules:
     ordinary_words = words_of(WORDS.ordinary_words, code)
     # Initials, which end no sentence, are many in a text.
     initials = set(ascii_uppercase) - LAST_WORDS - ordinary_words
-    stops = [rf"\.(?![.!?…])(?<! [{ranges_of(sorted(initials))}]\.){_NEXT}"]
+    is_word = rf"(?<! [{ranges_of(sorted(initials))}]\.)"
+    if code == "en":  # "plan B. I chose"
+        is_word = rf"(?:{is_word}|(?= I[ '’][a-z]))"
+    stops = [rf"\.(?![.!?…]){is_word}{_NEXT}"]
     for mark in "!?…" + row_of(WORDS.ends, code):
         stops.append(rf"{re.escape(mark)}(?![.!?…]){_NEXT}")
     units = words_of(WORDS.units, code)
@@ -179,7 +184,12 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Do
     word = letters[1] if letters else ""
     # Not "i.e. They": a letter alone that follows another full stop.
     before_opener = (
-        (word.islower() or word in rules.after_names or _ROMAN.fullmatch(word) is not None)
+        (
+            word.islower()
+            or word in rules.after_names
+            or _ROMAN.fullmatch(word) is not None
+            or end["next"] == "I"
+        )
         and end["next"] in rules.openers
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )
@@ -229,9 +239,9 @@ def _matches(seen: str, rules: _CutRules) -> bool:
 @lru_cache(maxsize=10_000)
 def is_abbreviation(word: str, code: str) -> bool:
     """Return whether a word is in the language's lists of abbreviations, ours and sentencex's."""
-    for table in (WORDS.abbreviations, WORDS.before_numbers):
-        if word.lower() in words_of(table, code):
-            return True
+    listed = words_of(WORDS.abbreviations, code) | words_of(WORDS.before_names, code)
+    if is_listed(word, listed | before_numbers_of(code)):
+        return True
     return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1
 
 

@@ -20,6 +20,8 @@ from .sentence_rules import (
     UPPER_CASE,
     WORDS,
     Rule,
+    before_numbers_of,
+    is_listed,
     ranges_of,
     row_of,
     rules_in,
@@ -34,8 +36,11 @@ _SEEN_AFTER = 80
 _QUOTES = "\"'“‘«„"
 _PARTS = re.compile("[-.–'’]")
 _ELIDED = re.compile(".*['’]")  # of "l'art."
-# "12", "XIV", "L. 251-3", "(a)"; sentencex splits behind "L."
-_NUMBER = re.compile(r"\d|[IVXLC]+\b|[A-Z]\. ?(?:\d|$)|\([0-9a-z]{1,3}\)")
+# "12", "Table 3", "XIV", "L. 251-3", "A", "(a)", "[12]", "$5"; sentencex splits behind "L."
+_NUMBER = re.compile(
+    r"(?:(?:Tab|Fig)\w*\.? )?\d|[IVXLC]+\b|[A-Z]\. ?(?:\d|$)|[A-HJ-Z](?= [a-z])"
+    r"|[(\[][0-9a-z]{1,4}[)\]]|[$€£¥]\d"
+)
 _LAST_WORD = re.compile(r"([^\W\d_]+)\. ?$")
 _NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
 # Abbreviations of years and centuries, and a unit without capitals.
@@ -66,11 +71,21 @@ _NEXT_INITIAL = rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]"
 _BEHIND_INITIAL = rf"(?:^|[\s(]){_SYLLABLE}\. ?$"
 _LONGEST_INITIAL = 12
 
-_VOWELS = "aeiouyæœøəаеёиоуыэюяіїєўъαειηουωაეიოუ"
+
+def _is_vowel(letter: str) -> bool:
+    """Return whether Unicode names a letter as one: ɔ is "LATIN SMALL LETTER OPEN O"."""
+    vowels = """
+        A E I O U Y AE OE SCHWA IE IO YU YA YI YERU YAT
+        ALPHA EPSILON ETA IOTA OMICRON UPSILON OMEGA AN EN IN ON UN
+    """
+    name, _, _ = unicodedata.name(unicodedata.normalize("NFD", letter)[0], "").partition(" WITH ")
+    return name.rpartition(" ")[2] in vowels.split() or letter == "ъ"
+
+
 _CONSONANTS = ranges_of(
     char
     for char in map(chr, chain(range(0x61, 0x530), range(0x10D0, 0x10F1)))
-    if (char.islower() or char >= "ა") and unicodedata.normalize("NFD", char)[0] not in _VOWELS
+    if (char.islower() or char >= "ა") and not _is_vowel(char)
 )
 # "kpt.", "მდ."; not calls, nor "tv" and the like.
 _VOWELLESS = re.compile(
@@ -100,6 +115,10 @@ class JoinRules:
     abbreviations: frozenset[str]
     before_capitals: frozenset[str]
     """Words after which a rule may apply although a capital follows."""
+    before_names: frozenset[str]
+    """Titles, firms, "for example": words that no sentence ends with."""
+    proclitics: str
+    """Letters that are written with the abbreviation before which they stand."""
     before_foreign: frozenset[str]
     """Words before text in Latin letters: names of languages."""
     before_numbers: frozenset[str]
@@ -113,14 +132,16 @@ class JoinRules:
 @cache
 def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
-    abbreviations = words_of(WORDS.abbreviations, code)
+    before_names = words_of(WORDS.before_names, code)
+    abbreviations = words_of(WORDS.abbreviations, code) | before_names
     # What a Wikipedia puts before foreign text, such as "niem. ".
     labels = language_labels().get(code, {}).values()
     before_foreign = frozenset(label.rstrip(" .") for label in labels if label.endswith(". "))
-    before_numbers = words_of(WORDS.before_numbers, code)
+    before_numbers = before_numbers_of(code)
     before_capitals = before_foreign | before_numbers
     if code == "en":
-        before_capitals = frozenset(WORDS.before_capitals.split())
+        before_capitals |= before_names | frozenset(WORDS.before_capitals.split())
+    proclitics = row_of(WORDS.proclitics, code)
     patterns = rules_in(JOINS, code)
     small_letter = f"[{LOWER_CASE}]"
     # What all joins have in common: no capital follows, or a short line precedes, or one that does
@@ -130,10 +151,16 @@ def join_rules_of(code: str) -> JoinRules:
     vowelless = abbreviated and code not in WORDS.syllabic.split()
     if vowelless:
         may_join += (rf"(?<=[^\w][{_CONSONANTS}]{{{length}}}\. \n)" for length in (2, 3, 4))
-    for _, same_length in groupby(sorted(abbreviations | before_capitals, key=len), key=len):
-        # A look-behind has a fixed length.
+    words = abbreviations | before_capitals
+    forms = {
+        form for word in words for form in (word, word.capitalize(), word.title(), word.upper())
+    }
+    # A look-behind has a fixed length; that a word of it begins there is seen first.
+    for length, same_length in groupby(sorted(forms, key=lambda form: (len(form), form)), key=len):
         listed = "|".join(map(re.escape, same_length))
-        may_join.append(rf"(?<=[^\w](?i:{listed})\. \n)")
+        may_join.append(rf"(?<!\w[^\n]{{{length}}}\. \n)(?<=(?:{listed})\. \n)")
+        if proclitics:
+            may_join.append(rf"(?<=[^\w][{proclitics}](?:{listed})\. \n)")
 
     def candidates(beginnings: str) -> re.Pattern[str]:
         # It begins with a character, which makes the search fast.
@@ -149,6 +176,8 @@ def join_rules_of(code: str) -> JoinRules:
         abbreviated=abbreviated,
         abbreviations=abbreviations,
         before_capitals=before_capitals,
+        before_names=before_names,
+        proclitics=proclitics,
         before_foreign=before_foreign,
         before_numbers=before_numbers,
         final_words=words_of(WORDS.final_words, code),
@@ -216,7 +245,8 @@ def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) 
         return False
     first = following[0]
     if not first.isupper() and (is_cased or not first.islower()):
-        return first > LAST_CASED and first.isalpha() and last.isalpha()
+        # Behind "?" a quotative may follow.
+        return before[-2] not in "?!" and first > LAST_CASED and first.isalpha() and last.isalpha()
     if last in "?!" and before[-2] not in "?!.":  # who said that may follow
         return False
     if last in "IVX" or before[-4] == " ":  # "II.⏎Next", "1930 r.⏎Next"
@@ -226,16 +256,18 @@ def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) 
     word = before[before.rfind(" ", 0, -2) + 1 : -2]
     if not word.isalpha():
         word = _ELIDED.sub("", word)
-    return word not in rules.before_capitals
+    return not is_listed(word, rules.before_capitals)
 
 
 def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
     """Return whether a pattern matches at a break."""
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
-    listed = rules.before_numbers if _NUMBER.match(following) else rules.before_foreign
-    if listed and following[:1].isascii():
-        last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
-        if last_word and last_word[1].lower() in listed:
+    last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
+    if last_word:
+        listed = rules.before_numbers if _NUMBER.match(following) else rules.before_foreign
+        if following[:1].isascii() and is_listed(last_word[1], listed):
+            return True
+        if is_listed(last_word[1], rules.before_names):
             return True
     seen = f"{start}{before[-_SEEN_BEFORE:]}\n{following}"
     if rules.patterns.match(seen):
@@ -268,11 +300,13 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
         last_part = _PARTS.split(word)[-1]  # of "С.-Петерб" or "m.in"
     word_start = stop - len(word)
     abbreviations = rules.abbreviations
-    is_listed = word.lower() in abbreviations or last_part.lower() in abbreviations
+    is_known = is_listed(word, abbreviations) or is_listed(last_part, abbreviations)
+    if word[:1] in rules.proclitics and is_listed(word[1:], abbreviations):
+        is_known = True
     is_initial = len(last_part) <= _LONGEST_INITIAL and re.fullmatch(_INITIAL, last_part)
     if rules.vowelless and _VOWELLESS.fullmatch(word) and word not in LAST_WORDS:
-        is_listed = is_listed or not _NUMERAL.search(before[:word_start])
-    if not is_listed and (mark == "۔" or not is_initial):
+        is_known = is_known or not _NUMERAL.search(before[:word_start])
+    if not is_known and (mark == "۔" or not is_initial):
         return False
     if word in rules.final_words and not re.search(_BEHIND_INITIAL, before[:word_start][-15:]):
         return False
@@ -287,4 +321,4 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
         may_end = True
     if not may_end:
         return True
-    return is_listed and len(last_part) > 1 and last_part not in _MAY_END
+    return is_known and len(word) > 1 and last_part not in _MAY_END

@@ -10,9 +10,19 @@ ORPHAN = "¤"
 """Shown for a mark without a partner."""
 _NO_BRACKETS = str.maketrans("()", ORPHAN * 2)
 # How a quotation is shown, by the mark that opens it.
-_PAIRS = {"„": "„“", "“": "“”", "«": "«»", "»": "„“", '"': '""'}
+_PAIRS = {
+    "„": "„“",
+    "“": "“”",
+    "«": "«»",
+    "»": "„“",
+    '"': '""',
+    "”": "“”",
+    ",,": "„“",
+}
 _SINGLE_PAIR = re.compile(r"[›‹](?=\S)([^›‹]*)[›‹](?!\w)")
-_MARK = re.compile(r"``|''|[\"“”„«»]")
+# The Swedish ’so’; with a blank before it ’ is no apostrophe.
+_NORDIC_PAIR = re.compile(r"(?<![^\s(—–-])’(?=[^\W\d_])([^’\n]*)’(?!\w)")
+_MARK = re.compile(r"``|''|,,(?=\w)|[\"“”„«»]")
 _TYPED_PAIRS = re.compile(
     r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
 )
@@ -55,6 +65,8 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     """
     if "›" in "\n".join(texts):
         texts = [_SINGLE_PAIR.sub(r"‘\1’", text) for text in texts]
+    if code in WORDS.nordic_quotes.split():
+        texts = [_NORDIC_PAIR.sub(r"‘\1’", text) for text in texts]
     if code in WORDS.gershayim.split():
         texts = [_TYPED_GERESH.sub("״", text) for text in texts]
     if code not in WORDS.mirrored_quotes.split():
@@ -74,7 +86,7 @@ def _is_well_paired(text: str) -> bool:
     # The cheapest first. Marks between blanks do not tell which of them open.
     if '"' in text and ' " ' not in text and not _TYPED_PAIRS.fullmatch(text):
         return False
-    if "''" in text or "``" in text:
+    if "''" in text or "``" in text or ",," in text:
         return False
     if (" '" in text or text[0] == "'") and _apostrophes(text):
         return False
@@ -102,8 +114,10 @@ def _paired(text: str) -> str:
             shown[mark.start() : mark.end()] = ["”", ORPHAN][: len(mark[0])]
             continue
         # „so", “so", »so«: as a pair that sentencex knows.
+        if opened[0] == ",,":
+            _hide(opened, shown)
         if len(mark[0]) == 1 and opened[0] in _PAIRS:
-            shown[opened.start()], shown[mark.start()] = _PAIRS[opened[0]]
+            shown[opened.end() - 1], shown[mark.start()] = _PAIRS[opened[0]]
         opened = None
     for mark in _apostrophes(text):
         _hide(mark, shown)
@@ -141,16 +155,18 @@ def _hide(mark: re.Match[str], shown: list[str]) -> None:
 
 def _opens(mark: re.Match[str], opened: re.Match[str] | None) -> bool:
     """Return whether a mark opens a quotation; `opened` is the one that is not closed yet."""
-    if mark[0] in ("„", "``"):
+    if mark[0] in ("„", "``", ",,"):
         return True
-    if mark[0] in ("”", "''"):
+    if mark[0] == "''":
         return False
     if mark[0] == "“":
-        return opened is None or opened[0] != "„"
+        return opened is None or opened[0] not in ("„", ",,")
     text = mark.string
-    before = text[: mark.start()][-2:]
+    before = text[max(0, mark.start() - 2) : mark.start()]
     after = text[mark.end() : mark.end() + 1]
     may_open = not before or before[-1] in " ([{—–-/¿¡"
+    if mark[0] == "”":
+        return opened is None and may_open and after.isalnum()
     # A Korean particle follows it at once.
     may_close = not after.isalnum() or "가" <= after <= "힣"
     if may_open == may_close:  # as between blanks

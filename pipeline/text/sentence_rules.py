@@ -4,10 +4,12 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from babel import Locale, localedata
 from msgspec import Struct, toml
 from msgspec.structs import replace
 
@@ -38,13 +40,16 @@ class _SentenceWords(Struct, frozen=True):
     syllabic: str
     gershayim: str
     mirrored_quotes: str
+    nordic_quotes: str
     years_end: str
     rules_of: dict[str, str]
     ends: dict[str, str]
     no_ends: dict[str, str]
     cuts: dict[str, str]
     abbreviations: dict[str, str]
+    before_names: dict[str, str]
     before_numbers: dict[str, str]
+    proclitics: dict[str, str]
     final_words: dict[str, str]
     ordinary_words: dict[str, str]
     openers: dict[str, str]
@@ -72,6 +77,30 @@ def row_of(table: dict[str, str], language: str) -> str:
 def words_of(table: dict[str, str], language: str) -> frozenset[str]:
     """Return the words that a table lists for a language."""
     return frozenset(row_of(table, language).split())
+
+
+def is_listed(word: str, words: Container[str]) -> bool:
+    """Return whether a list has a word; what it lists with a capital has only that form."""
+    return word.lower() in words or word in words
+
+
+@cache
+def before_numbers_of(language: str) -> frozenset[str]:
+    """Return the abbreviations before numbers, among them those of months (CLDR's)."""
+    listed = words_of(WORDS.before_numbers, language) | {"al"}  # "et al. (2004)"
+    if not localedata.exists(language):
+        return listed
+    months = Locale(language).months
+    full = {name.lower() for form in months.values() for name in form["wide"].values()}
+    short = {
+        name.rstrip(".").lower()
+        for form in months.values()
+        for name in form["abbreviated"].values()
+    }
+    # Italian has "febbr.", too.
+    short.update(name[:length] for name in full for length in range(4, len(name)))
+    words = words_of(WORDS.ordinary_words, language) | full
+    return listed | {month for month in short - words if month.isalpha()}
 
 
 def language_code(language: str) -> str:

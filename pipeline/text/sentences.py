@@ -15,11 +15,20 @@ from msgspec import Struct
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..parsing import parse_toml_option
-from ..schemas import SENTENCE_ENDS
 from .sentence_cuts import Document, cut
+from .sentence_ends import SENTENCE_ENDS
 from .sentence_joins import JoinRules, join, join_rules_of
 from .sentence_quotes import with_known_quotes
-from .sentence_rules import LOWER_CASE, UPPER_CASE, WORDS, language_code, ranges_of, row_of
+from .sentence_rules import (
+    LOWER_CASE,
+    UPPER_CASE,
+    WORDS,
+    before_numbers_of,
+    is_listed,
+    language_code,
+    ranges_of,
+    row_of,
+)
 
 # A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
 # gets more characters.
@@ -47,7 +56,7 @@ _MAY_COMBINE = (
 _SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
 
 # An ellipsis is as often within a sentence as at its end.
-_SENTENCE_END = re.compile(rf"[{''.join(SENTENCE_ENDS).replace('…', '')}]['\"”’)\]」』]* ?")
+_SENTENCE_END = re.compile(rf"[{ranges_of(sorted(SENTENCE_ENDS - {'…'}))}]['\"”’)\]」』]* ?")
 
 # The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
 _ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
@@ -64,6 +73,17 @@ _BULLET = re.compile("^[•◦▪■●](?= )", re.MULTILINE)
 # "Vite !… Il est parti": an ellipsis stays with its mark.
 _ELLIPSES = {"…": re.compile("…(?<=[!?]…)"), "..": re.compile(r"\.\.(?<=[!?]\.\.)\.*")}
 _MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
+# All begin with a character, which makes the search fast.
+# "java.lang.String", "www.Example.com": a stop before another one, and the last.
+_STOP_BEFORE_STOP = re.compile(r"\.(?<=\w\.)(?=[^\W\d]\w+\.[^\W\d]\w)")
+_LAST_STOP = re.compile(r"(\ue000[^\W\d]\w+)\.")
+# "et al. [12] propose", "Fig. [4]": sentencex would end a sentence with the bracket.
+_BEFORE_REFERENCE = re.compile(r"\.(?= \[[0-9])")
+_LETTERS_AT_END = re.compile(r"[^\W\d_]+$")
+# A footnote's mark goes with its sentence.
+_NOTE_MARKS = re.compile(r"[¹²³⁰⁴-⁹†‡](?<=[.!?…”»].)[¹²³⁰⁴-⁹†‡]*(?= |$)", re.MULTILINE)
+# A click: "the !Kung". A French "!" has a blank before it, and may lack the one behind it.
+_CLICK = re.compile(r"!(?<![^\s(]!)(?=[A-Z][^\W_])")
 
 
 def compose(text: str) -> str:
@@ -95,16 +115,6 @@ def normalise(text: str) -> str:
         text = " ".join(text.split())
     text = text.strip()
     return text if text.isascii() else compose(text)
-
-
-def ends_sentence(line: str) -> bool:
-    """Return whether `line` ends with the punctuation of a sentence, before closing quotes and
-    brackets, in any script.
-
-    >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
-    (True, True, False)
-    """
-    return line.rstrip(" '\"”’»“‘«›‹)]}_*」』）】》〉").endswith(SENTENCE_ENDS)
 
 
 def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "") -> list[str]:
@@ -173,7 +183,7 @@ def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) ->
     some.
     """
     text = "\n".join(texts)
-    shown = _shown(text)
+    shown = _shown(text, code)
     shown_texts = texts if shown == text else shown.split("\n")
     paragraphs: list[str] = []
     for text, shown in zip(texts, shown_texts, strict=True):
@@ -188,7 +198,7 @@ def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) ->
     return cut(lines, code, document, lambda quotation: _lines([quotation], code, document, joins))
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, code: str) -> str:
     """Return paragraphs, a line each, as sentencex cuts them best; their lengths stay.
 
     It would begin a sentence with each item of a list, and end it with the next or the paragraph.
@@ -204,9 +214,26 @@ def _shown(text: str) -> str:
                 text = behind_mark.sub(lambda ellipsis: "!" * len(ellipsis[0]), text)
         if "//" in text:
             text = _MARK_IN_URL.sub(r"\1_", text)
+        if code != "fr":
+            text = _CLICK.sub("Q", text)
+    if ". [" in text:
+        text = _BEFORE_REFERENCE.sub(lambda stop: _without_stop(stop, code), text)
+    if "¹" in text or "²" in text or "³" in text or "†" in text or "‡" in text or "⁴" in text:
+        text = _NOTE_MARKS.sub(lambda marks: "”" * len(marks[0]), text)
+    text, num_stops = _STOP_BEFORE_STOP.subn("\ue000", text)
+    if num_stops:
+        text = _LAST_STOP.sub("\\1\ue000", text)
     if "•" in text or "◦" in text or "▪" in text or "■" in text or "●" in text:
         text = _BULLET.sub("Q", text)
     return text
+
+
+def _without_stop(stop: re.Match[str], code: str) -> str:
+    """Return what is shown for the full stop before a reference, by the word that it follows."""
+    word = _LETTERS_AT_END.search(stop.string[max(0, stop.start() - 20) : stop.start()])
+    if word and (word[0] == "др" or is_listed(word[0], before_numbers_of(code))):
+        return "_"
+    return "."
 
 
 def _same_lines(texts: list[str], lines: str) -> list[str]:

@@ -18,13 +18,13 @@ from collections.abc import Collection, Mapping
 
 from ...counters import Counters
 from ...languages import language_tag
-from ...schemas import SENTENCE_ENDS
 from ..fragments import (
     introduction_gap,
     is_navigation,
     resolve_entities,
     without_reference_marks,
 )
+from ..sentence_ends import SENTENCE_ENDS
 from .names import NAMES
 from .repair import (
     CONTROLS,
@@ -52,7 +52,7 @@ from .templates import (
 # text linear.
 _MAX_DEPTH = 40
 
-_SENTENCE_END = re.compile(f"[{''.join(SENTENCE_ENDS)}]")
+_SENTENCE_END = re.compile(f"[{''.join(sorted(SENTENCE_ENDS))}]")
 
 _CONTROL = re.compile(f"[{''.join(CONTROLS)}]")
 
