@@ -57,6 +57,10 @@ FALSE = {
         r" (?:(?:Ste|Sta|Ft)\.\n(?=[A-Z])|[Vv]ols?\.\n(?=[IVX]+\b)|(?:subsp|var|ser)\.\n(?=[\"“]))"
     ),
     "after a genitive (၏)": re.compile("၏\n"),
+    # What no treebank shows, as "t.ex. Stockholm" is in none.
+    "after a short word, before a name": re.compile(
+        rf"(?<= ){_CAPITAL}?{_SMALL}{{1,4}}\.\n(?={_CAPITAL}{_SMALL}+ )"
+    ),
 }
 _NUMBER_BEHIND = re.compile(r"\D (\d{1,3})[.।)]$")
 

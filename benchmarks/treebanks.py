@@ -277,11 +277,14 @@ def _installed(name: str) -> Any:
 
 
 def print_table(path: Path, *, shows_errors: bool) -> None:
-    """Print F1 of what can be seen for each treebank and splitter, and our precision and recall."""
+    """Print F1 of what can be seen for each treebank and splitter; of ours precision, recall and F1
+    of all ends, too.
+    """
     treebanks = list(read_treebanks(path))
     names = list(dict.fromkeys(name for bank in treebanks for name in splitters(bank.language)))
-    print("| treebank | ends | precision | recall | " + " | ".join(names) + " |")
-    print("|---" * 2 + "|---:" * (2 + len(names)) + "|")
+    columns = ["treebank", "ends", "precision", "recall", "F1 of all ends", *names]
+    print(f"| {' | '.join(columns)} |")
+    print("|---" * 2 + "|---:" * (3 + len(names)) + "|")
     scores: dict[str, list[Score]] = {name: [] for name in names}
     for treebank in treebanks:
         row = {name: score(treebank, split) for name, split in splitters(treebank.language).items()}
@@ -297,7 +300,7 @@ def print_table(path: Path, *, shows_errors: bool) -> None:
         cells = [f"{100 * row[name].seen_f1:.2f}" if name in row else "" for name in names]
         print(
             f"| {treebank.name} | {ours.found + ours.missed} | {100 * ours.precision:.2f} "
-            f"| {100 * ours.recall:.2f} | {' | '.join(cells)} |",
+            f"| {100 * ours.recall:.2f} | {100 * ours.f1:.2f} | {' | '.join(cells)} |",
             flush=True,
         )
     if not shows_errors:
@@ -305,7 +308,8 @@ def print_table(path: Path, *, shows_errors: bool) -> None:
         print(
             f"| mean | {sum(result.found + result.missed for result in ours)} "
             f"| {_mean(result.precision for result in ours)} "
-            f"| {_mean(result.recall for result in ours)} | "
+            f"| {_mean(result.recall for result in ours)} "
+            f"| {_mean(result.f1 for result in ours)} | "
             + " | ".join(_mean(result.seen_f1 for result in scores[name]) for name in names)
             + " |"
         )

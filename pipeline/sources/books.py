@@ -37,7 +37,7 @@ from ..text.books import (
     wrap_width,
 )
 from ..text.markdown import markdown_paragraphs
-from ..text.sentences import ends_sentence
+from ..text.sentence_ends import ends_sentence
 from .streams import InputRange, RawDocument
 from .texts import HEAD_BYTES
 
