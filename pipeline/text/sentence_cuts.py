@@ -45,6 +45,7 @@ _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 # Not English ones: "the U.S. Government", where sentencex knows better.
 _ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 _ROMAN = re.compile("[IVXLC]+")
+_PRONOUN = re.compile("[ '’][a-z]")  # "I chose", "I'd", not "Vol. I, 1987"
 _SEEN_BEFORE = 40
 _SEEN_AFTER = 20
 
@@ -183,14 +184,10 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Do
     letters = _WORD_BEFORE.search(text, word_start, end.start())
     word = letters[1] if letters else ""
     # Not "i.e. They": a letter alone that follows another full stop.
+    is_pronoun = end["next"] == "I" and _PRONOUN.match(text, end.end("next")) is not None
     before_opener = (
-        (
-            word.islower()
-            or word in rules.after_names
-            or _ROMAN.fullmatch(word) is not None
-            or end["next"] == "I"
-        )
-        and end["next"] in rules.openers
+        (word.islower() or word in rules.after_names or _ROMAN.fullmatch(word) or is_pronoun)
+        and (is_pronoun or end["next"] in rules.openers)
         and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
     )
     # Most words are initials and titles, which need no further look.
