@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ..counters import Counters
+from .fragments import resolve_entities
 from .wikitext.repair import GAP
 
 _NOTICE = "【テキスト中に現れる記号について】"
@@ -50,8 +51,8 @@ def _character(note: re.Match[str]) -> str:
         return GAP
     scalar, plane, *place = code.groups()
     if scalar:
-        return chr(int(scalar, 16))
-    in_euc = bytes(0xA0 + int(number) for number in place)
+        return resolve_entities(f"&#x{scalar};")
+    in_euc = bytes(0xA0 + min(int(number), 95) for number in place)  # there are 94
     if plane == "2":
         in_euc = b"\x8f" + in_euc
     return in_euc.decode("euc_jis_2004", "ignore") or GAP

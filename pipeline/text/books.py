@@ -267,8 +267,14 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         first_line = block.lines[0]
         continues = _continues(first_line)
-        # Most blocks are neither, which costs less to see than whether a sentence is open.
-        may_be_mark = len(first_line) < WRAP_WIDTH and len(block.lines) < 10
+        # Most blocks are neither, which costs less to see than whether a sentence is open: a mark
+        # begins with neither a letter nor a quote, is as short as "Page 12", or ends with a number.
+        is_short = len(first_line) < WRAP_WIDTH and len(block.lines) < 10
+        may_be_mark = is_short and (
+            not (first_line[0].isalpha() or first_line[0] in "\"'“‘«„")
+            or len(first_line) < 12
+            or first_line[-1].isdigit()
+        )
         # As many as a sentence may have, so that memory is bounded.
         if (continues or may_be_mark) and 0 < len(held) < 100 and _is_open(pieces[-1]):
             is_mark = may_be_mark and _PAGE_MARK.match(" ".join(block.lines))
@@ -277,7 +283,10 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
                 if not is_mark:
                     pieces.append(block)
                 continue
-        yield from _pieced(held, pieces)
+        if len(held) > 1:
+            yield from _pieced(held, pieces)
+        elif held:
+            yield held[0]  # nearly always
         held = [block]
         pieces = [block]
     yield from _pieced(held, pieces)

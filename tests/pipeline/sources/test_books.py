@@ -90,7 +90,7 @@ def test_items_of_lists_and_headings_are_not_joined() -> None:
 
 @pytest.mark.parametrize("between", ["", "\n"])
 def test_a_speaker_on_a_line_of_his_own_does_not_hide_how_lines_are_wrapped(between: str) -> None:
-    speech = "Went down the old road by the mill at night, and kept the bread and the\nlamp. No!"
+    speech = "Went down the old road by the mill at night, and kept the bread of old\nAnn Lee. No!"
     text = f"PETER.\n{between}{speech}\n\nANNA.\n{between}Yes. It is.\n\n" * 30
     assert speech.replace("\n", " ") in paragraphs_of(text)
 
