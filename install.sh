@@ -65,6 +65,26 @@ urllib.request.urlopen(sys.argv[1], timeout=5).close()
 EOF
 }
 
+# Tell whether a requirement, such as '.[data,train]', comes with PyTorch.
+needs_torch() {
+    .venv/bin/python - "$@" <<'EOF'
+import re, sys, tomllib
+
+with open("pyproject.toml", "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+
+def needs_torch(requirement):
+    name, listed = re.match(r"([^\[]*)(?:\[(.*?)\])?", requirement).groups()
+    if re.match(r"torch\b", name):
+        return True
+    is_ours = name.strip() in (".", "./", "clozeworks")
+    asked = listed.split(",") if is_ours and listed else ()
+    return any(needs_torch(each) for extra in asked for each in extras.get(extra.strip(), ()))
+
+sys.exit(not any(map(needs_torch, sys.argv[1:])))
+EOF
+}
+
 install_torch() {
     if has_gpu; then
         echo "To download: about $SIZE_WITH_CUDA, most of it PyTorch with CUDA for this machine's GPU."
@@ -91,7 +111,7 @@ if [ -z "$UV" ]; then
 fi
 echo "Installing $* into .venv, for $(.venv/bin/python --version), with $installer."
 # Elsewhere PyPI's PyTorch is for CPUs.
-if [ "$(uname)" = Linux ] && ! .venv/bin/python -c 'import torch' 2>/dev/null; then
+if [ "$(uname)" = Linux ] && needs_torch "$@" && ! .venv/bin/python -c 'import torch' 2>/dev/null; then
     install_torch
 fi
 install --constraint constraints.txt --editable "$@"

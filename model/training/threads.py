@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from ...pipeline.counters import count_of
 from ..notices import print_notice
 
 T = TypeVar("T")
@@ -34,6 +35,11 @@ def use_threads(recorded: int | None, device: torch.device) -> int | None:
         if "OMP_NUM_THREADS" in os.environ:
             chosen = offered
             differs = ": its weights will differ in their last digits"
+        elif offered < recorded:
+            differs = (
+                f" on {count_of(offered, 'core')}; OMP_NUM_THREADS={offered} is faster, but "
+                "changes the last digits of the weights"
+            )
         print_notice(f"The run began with {recorded} threads and goes on with {chosen}{differs}.")
     # Even if it is the same number: this also forbids MKL to take fewer threads when it sees fit.
     torch.set_num_threads(chosen)

@@ -132,8 +132,13 @@ def remove(path: str) -> None:
     elif os.path.isdir(path) and not os.path.islink(path):
         # If another process removes it too, rmtree stops at a file that is gone: continue after it.
         while os.path.isdir(path):
-            with suppress(FileNotFoundError):
+            try:
                 shutil.rmtree(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                error.filename = path  # Python 3.11 names the last part of what is below it
+                raise
     else:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)

@@ -40,7 +40,10 @@ def test_a_resumed_run_goes_on_with_its_threads_and_says_so(two_threads, capsys)
     with kept_threads():
         assert use_threads(3, CPU) == torch.get_num_threads() == 3
     assert torch.get_num_threads() == 2
-    assert capsys.readouterr().err == ("The run began with 3 threads and goes on with 3.\n")
+    assert capsys.readouterr().err == (
+        "The run began with 3 threads and goes on with 3 on 2 cores; OMP_NUM_THREADS=2 is faster, "
+        "but changes the last digits of the weights.\n"
+    )
 
 
 def test_the_users_number_of_threads_decides_and_a_line_says_what_changes(

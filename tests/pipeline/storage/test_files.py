@@ -2,6 +2,7 @@
 results.
 """
 
+import errno
 import io
 import os
 import signal
@@ -301,6 +302,17 @@ def test_a_folder_that_another_process_removes_too_is_removed(
     monkeypatch.setattr(os, "unlink", unlink_after_another)
     storage.remove(str(tmp_path / "folder"))
     assert not (tmp_path / "folder").exists()
+
+
+def test_a_folder_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / ".work" / "tmp").mkdir(parents=True)
+
+    def refuse(name: str, **options: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", name)
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with pytest.raises(OSError, match=f"Read-only file system: '{tmp_path}/.work'"):
+        storage.remove(f"{tmp_path}/.work")
 
 
 def test_a_link_is_removed_without_its_folder(tmp_path: Path):
