@@ -9,6 +9,7 @@ Memory: up to 450 bytes per key of a unit, which has half a million keys (below 
 documents).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,8 @@ class Deduplicated(Record):
 
     documents: int
     """Documents that stay."""
-    left_out: int
-    """Documents removed."""
+    left_out: dict[str, int]
+    """Documents removed, by reason."""
     bucket_bytes: bytes
     """Bytes of text removed from each bucket, as in `Scattered`."""
     bucket_documents: bytes
@@ -96,7 +97,7 @@ class Deduplicate(Phase):
         candidates = lowest.select(Candidate._fields).to_pylist()
         return Deduplicated(
             documents=staying.num_rows,
-            left_out=removed.num_rows,
+            left_out=Counter(removed["reason"].to_pylist()),
             bucket_bytes=bucket_bytes.astype(np.int64).tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
             candidates=[Candidate(**candidate) for candidate in candidates],

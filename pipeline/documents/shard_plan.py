@@ -12,7 +12,7 @@ from ..execution.job import Unit
 from ..execution.temporary import range_of
 from ..manifests import Split
 from ..storage.shards import shard_name
-from .duplicates import DUPLICATE, Deduplicated
+from .duplicates import DUPLICATE, NEAR_DUPLICATE, Deduplicated
 from .layout import (
     ENOUGH_DOCUMENTS,
     MIN_DOCUMENTS,
@@ -41,6 +41,7 @@ LEFT_OUT_AS = (
     "documents_too_short",
     OTHER_LANGUAGES,
     DUPLICATE,
+    NEAR_DUPLICATE,
 )
 """The counters of rows and pages that are no documents, and of documents that are not selected."""
 
@@ -203,7 +204,8 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
     total = Counters()
     for record in scattered:
         total.add(record.counters)
-    total.counts[DUPLICATE] = sum(record.left_out for record in deduplicated)
+    for record in deduplicated:
+        total.counts.update(record.left_out)
     reasons = total.bad.copy()
     for name in LEFT_OUT_AS:
         reasons[name] = total.counts[name]

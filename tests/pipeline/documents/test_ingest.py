@@ -340,6 +340,17 @@ def test_too_few_documents_are_reported(
         ingest([str(tmp_path / "rows.jsonl")], str(tmp_path / "out"), config, ONE)
 
 
+def test_near_duplicates_are_named_where_too_few_documents_stay(tmp_path):
+    texts = {f"{i}": f"{text_of(0)} It is {i % 6}." for i in range(8)}
+    with pytest.raises(UserError, match=r"left out: 5 x near duplicates, 2 x duplicate texts\."):
+        ingest(
+            [write_texts(tmp_path / "texts", texts)],
+            str(tmp_path / "out"),
+            IngestConfig(near_duplicates=0.8),
+            ONE,
+        )
+
+
 def test_a_shard_with_too_much_text_is_refused_before_it_is_gathered(tmp_path, monkeypatch):
     source = write_texts(tmp_path / "texts", {f"{i}": text_of(i) for i in range(40)})
     monkeypatch.setattr(shard_plan, "MOST_TEXT_BYTES", 10_000)
