@@ -69,7 +69,6 @@ COUNTED = {
     ),
     "duplicate_texts": ("exact duplicate", "removed {}; for example {first}"),
     "near_duplicates": ("near-duplicate", "removed {}; for example {first}"),
-    "repeated_ids": ("repeated id", "removed {}; for example {first}"),
 }
 """What is counted, and the warning of it, by counter."""
 
@@ -216,8 +215,19 @@ def _warn_about_documents(where: str, manifest: "DocumentsManifest") -> None:
         warn(f"the language of {documents} is unknown: {split}")
 
     num_left_out = sum(n for name, n in counts.items() if name.startswith(WORDS_LEFT_OUT))
+    num_words = max(num_left_out + manifest.words_kept, 1)
+    if num_repeated := counts.get("repeated_ids", 0):
+        of_documents = num_repeated / max(counts.get("documents_read", 0), num_repeated)
+        of_words = counts.get(f"{WORDS_LEFT_OUT}repeated_ids", 0) / num_words
+        advice = ""
+        if manifest.config.id_column and manifest.config.documents != "sentence":
+            advice = "; --documents sentence joins neighbouring rows of an id, in one split"
+        warn(
+            f"removed {count_of(num_repeated, 'repeated id')}, {of_documents:.1%} of the documents "
+            f"and {of_words:.1%} of the words; for example {examples['repeated_ids'][0]}{advice}"
+        )
     words_in_headings = counts.get(f"{WORDS_LEFT_OUT}headings", 0)
-    share = words_in_headings / max(num_left_out + manifest.words_kept, 1)
+    share = words_in_headings / num_words
     if num_books := counts.get("books_with_many_headings", 0):
         books = count_of(num_books, "book")
         first = examples["books_with_many_headings"][0]

@@ -6,6 +6,7 @@ by the longest document, however large a unit is. Beside the documents lie their
 `near_duplicates`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -54,6 +55,12 @@ class Scattered(Record):
     bucket_bytes: bytes
     bucket_documents: bytes
     documents: int
+    columns_found: list[str]
+    """Columns that the user named, and that a row had."""
+    rows_of_tables: dict[str, tuple[int, int]]
+    """With `IngestConfig.id_column`: rows of each table, and those of them with the id, but not the
+    text, of a row before in `PART_TEXT_BYTES`.
+    """
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class Scatter(Phase):
         counters = Counters()
         bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
         bucket_documents = np.zeros(layout.num_buckets + 1, np.int64)
+        rows_of_tables: dict[str, tuple[int, int]] = {}
         with ExitStack() as open_files:
             writers: dict[str, TableWriter] = {}
             for table in self.writes:
@@ -92,6 +100,8 @@ class Scatter(Phase):
                 # Not `bucket_bytes[buckets] += ...`, which counts a bucket that repeats only once.
                 np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
                 np.add.at(bucket_documents, buckets, 1)
+                if self.config.id_column is not None:
+                    _count_repeats(rows, rows_of_tables)
                 del rows  # or these and the next ones would be in memory at once
         drop_rare_templates(counters.counts)
         bad_inputs = counters.listed
@@ -109,6 +119,8 @@ class Scatter(Phase):
             bucket_bytes=bucket_bytes.tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
             documents=int(bucket_documents.sum()),
+            columns_found=sorted(counters.columns_found),
+            rows_of_tables=rows_of_tables,
         )
 
     def num_documents(self, job: Job) -> int:
@@ -117,7 +129,10 @@ class Scatter(Phase):
         """
         scattered = job.records(Scatter)
         counters = (record.counters for record in scattered)
-        sum_counters((job.setup.left_out, *counters), self.max_bad)
+        total = sum_counters((job.setup.left_out, *counters), self.max_bad)
+        if total.counts["documents_read"]:
+            _check_columns(scattered, self.config)
+        _check_ids(scattered, self.config, self.max_bad)
         if self.config.shards is not None:
             documents_of_buckets = np.zeros(job.setup.layout.num_buckets + 1, np.int64)
             for record in scattered:
@@ -133,8 +148,7 @@ def _read_rows(
     """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are
     to be removed.
     """
-    documents = (read_range(input_range, config, counters) for input_range in ranges)
-    for raw in chain.from_iterable(documents):
+    for input_range, raw in _read_ranges(ranges, config, counters):
         sentences = select_sentences(raw, config, counters)
         if not sentences:
             continue
@@ -159,7 +173,61 @@ def _read_rows(
             "text_hash_low": text_hash_low,
             "num_bytes": num_bytes,
             "sketch": sketch,
+            "table": input_range.name,
         }
+
+
+def _read_ranges(
+    ranges: Iterable[InputRange], config: IngestConfig, counters: Counters
+) -> Iterator[tuple[InputRange, RawDocument]]:
+    for input_range in ranges:
+        for raw in read_range(input_range, config, counters):
+            yield input_range, raw
+
+
+def _count_repeats(rows: Sequence[Row], rows_of_tables: dict[str, tuple[int, int]]) -> None:
+    """Add to the rows of each table, and to those with the id of another row and another text."""
+    text_of_id: dict[tuple[str, int], int] = {}
+    for row in rows:
+        num_rows, num_repeats = rows_of_tables.get(row["table"], (0, 0))
+        first_text = text_of_id.setdefault((row["table"], row["hash"]), row["text_hash"])
+        num_repeats += first_text != row["text_hash"]
+        rows_of_tables[row["table"]] = (num_rows + 1, num_repeats)
+
+
+def _check_columns(scattered: Iterable[Scattered], config: IngestConfig) -> None:
+    """Raise `UserError` if a column that the user named is in no row."""
+    named = (config.id_column, config.title_column, config.language_column, config.source_column)
+    if not any(named) and "," not in config.text_column:
+        return
+    # Late: a stage without tables needs none of it.
+    from ..sources.row_documents import Columns, missing_column
+
+    found = set(chain.from_iterable(record.columns_found for record in scattered))
+    for name in Columns.of(config).named:
+        if name not in found:
+            raise UserError(f"{missing_column(name, config)}; and give `overwrite`.")
+
+
+def _check_ids(scattered: Iterable[Scattered], config: IngestConfig, max_bad: float) -> None:
+    """Raise `UserError` if `config.id_column` holds the ids of more than a row each."""
+    num_rows: Counter[str] = Counter()
+    num_repeats: Counter[str] = Counter()
+    for record in scattered:
+        for table, (rows, repeats) in record.rows_of_tables.items():
+            num_rows[table] += rows
+            num_repeats[table] += repeats
+    for table, repeats in num_repeats.items():
+        if repeats > max_bad * num_rows[table]:
+            advice = "sort the rows by it, so that they can be joined"
+            if config.documents != "sentence":
+                advice = "`documents` sentence joins neighbouring rows of an id, in one split"
+            raise UserError(
+                f"{table}: {repeats:,} of {num_rows[table]:,} rows have the id of another row in "
+                f"`id_column` {config.id_column!r}, and another text, more than `max_bad` "
+                f"{max_bad} allows; of each id one row would stay: {advice}; or name a column "
+                "with an id for each row; and give `overwrite`."
+            )
 
 
 def hash_text(sentences: Sequence[str]) -> tuple[int, int, int]:

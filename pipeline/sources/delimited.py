@@ -9,12 +9,13 @@ parallel. Quoted files with tabs are read if `config.format` is ``csv``.
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from ..config import IngestConfig
 from ..counters import Counters
 from ..parsing import csv_delimiter
-from .row_documents import Columns, Table, no_column, row_documents
+from .row_documents import Columns, Table, lacking, no_column, row_documents
 from .streams import LONGEST_LINE_BYTES, InputRange, RawDocument, plan_lines
 from .texts import Lines
 
@@ -34,6 +35,7 @@ def plan_delimited(
         if name not in header:
             raise no_column(file.path, name, header)
     columns.check_unique(header, file.path)
+    file = replace(file, lacks=lacking(header, file, config))
     if file.format == "csv":
         return [file]
     return plan_lines(file, range_bytes, config)

@@ -324,6 +324,12 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
         else:
             units.extend([input_range] for input_range in ranges)
             free_bytes = range_bytes - file.num_bytes
+    all_lack = [set(input_range.lacks) for input_range in chain.from_iterable(units)]
+    if all_lack and (missing := set.intersection(*all_lack)):
+        # Late: only for those who name columns.
+        from .row_documents import missing_column
+
+        raise UserError(f"{missing_column(min(missing), config)}.")
     return units
 
 

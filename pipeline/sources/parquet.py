@@ -22,6 +22,7 @@ from .row_documents import (
     columns_to_read,
     is_list_type,
     is_text,
+    lacking,
     outermost,
     row_documents,
 )
@@ -54,6 +55,7 @@ def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list
     if damage.bad:
         return [replace(file, format=DAMAGED_FILE)]
     columns_to_read(schema, file.path, columns_of(schema, config))
+    file = replace(file, lacks=lacking(schema.names, file, config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
@@ -151,6 +153,7 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
         starts = list(range(opened.rows.num_shards))
     if opened.schema:
         columns_to_read(opened.schema, data_set.name, columns_of(opened.schema, config))
+        data_set = replace(data_set, lacks=lacking(opened.schema.names, data_set, config))
     return data_set.cut(starts)
 
 

@@ -198,6 +198,31 @@ def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
     return UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
 
 
+def lacking(names: Iterable[str], file: InputRange, config: IngestConfig) -> tuple[str, ...]:
+    """Return the columns that the user named and that a table with columns of these `names`, or
+    the folders that it lies in, lack.
+    """
+    tops = set(names)
+    lacks: list[str] = []
+    for name in Columns.of(config).named:
+        is_there = name in tops or outermost(name) in tops
+        if not is_there and f"/{name}=" not in f"/{file.name}":
+            lacks.append(name)
+    return tuple(lacks)
+
+
+def missing_column(name: str, config: IngestConfig) -> str:
+    """Return the message that no source has a column, with the option that named it."""
+    option = "text_column"
+    for field in ("id_column", "title_column", "language_column", "source_column"):
+        if getattr(config, field) == name:
+            option = field
+    return (
+        f"`{option}` is {name!r}, but no source has a column of this name: give one that there is, "
+        f"or leave `{option}` out"
+    )
+
+
 def columns_of(schema: pa.Schema | None, config: IngestConfig) -> Columns:
     """Return the columns to read: of documents that `ingest` wrote their own, whatever the forms of
     strings and lists in which Polars, pandas or `datasets` keep them.
@@ -335,6 +360,7 @@ def _ingested_documents(
 ) -> Iterator[RawDocument]:
     """Yield the documents that `ingest` wrote, in their sentences."""
     columns = table.columns
+    counters.columns_found.update(DOCUMENTS.names)
     for number, row in rows:
         sentences = list(filter(None, row["sentences"] or ()))
         joined = f" {' '.join(sentences)} "
@@ -372,6 +398,9 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     """
     location = table.location(number)
     columns = table.columns
+    for name in columns.named:
+        if name not in counters.columns_found and (name in row or values_at(row, name)):
+            counters.columns_found.add(name)
     text = columns.read_text(row)
     if text is None:
         counters.skip("text_is_not_a_string", location, record=row)

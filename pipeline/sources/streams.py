@@ -74,6 +74,8 @@ class InputRange:
     """The version of the planned file, by `storage.version_of`; empty: any may be read."""
     digest: str = ""
     """Identifies the content of a data set, which is not a file that could be hashed."""
+    lacks: tuple[str, ...] = ()
+    """Columns that the user named and that the table is known not to have."""
 
     @property
     def stem(self) -> str:

@@ -246,6 +246,68 @@ def test_a_repeated_id_is_not_a_duplicate(tmp_path):
     assert len(list(rows_in(tmp_path / "out"))) == 12
 
 
+def notes_of_patients(num_patients: int, num_notes: int) -> str:
+    rows = [{"patient": f"p{i % num_patients}", "text": text_of(i)} for i in range(num_notes)]
+    return "".join(json.dumps(row) + "\n" for row in sorted(rows, key=lambda row: row["patient"]))
+
+
+def test_ids_of_several_rows_of_a_table_are_a_mistake_unless_they_are_few(tmp_path):
+    (tmp_path / "notes.jsonl").write_text(notes_of_patients(10, 40))
+    sources = [str(tmp_path / "notes.jsonl")]
+    config = IngestConfig(id_column="patient")
+    message = r"notes\.jsonl: 30 of 40 rows have the id of another row in `id_column` 'patient', .*"
+    with pytest.raises(UserError, match=message + "`documents` sentence joins"):
+        ingest(sources, str(tmp_path / "out"), config, ONE)
+    joined = replace(config, documents="sentence")
+    assert (
+        sum(shard.rows for shard in ingest(sources, str(tmp_path / "j"), joined, ONE).shards) == 10
+    )
+    many = RunOptions(workers=1, max_bad=0.8)
+    assert ingest(sources, str(tmp_path / "many"), config, many).counts["repeated_ids"] == 30
+    # The same rows twice, and other versions of them in another table, are no mistake.
+    for name, first in (("a", 0), ("b", 100)):
+        rows = [{"patient": f"p{i}", "text": text_of(first + i)} for i in range(20)]
+        content = "".join(json.dumps(row) + "\n" for row in rows)
+        write_texts(tmp_path / "tables", {})
+        (tmp_path / "tables" / f"{name}.jsonl").write_text(2 * content)
+    manifest = ingest([str(tmp_path / "tables")], str(tmp_path / "both"), config, ONE)
+    assert manifest.counts["repeated_ids"] == 60
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "parquet"])
+@pytest.mark.parametrize(
+    "option", ["id_column", "title_column", "language_column", "source_column", "text_column"]
+)
+def test_a_column_that_no_part_has_is_a_mistake_and_one_of_some_is_not(
+    tmp_path, suffix: str, option: str
+):
+    folder = tmp_path / "tables" / "region=eu"
+    folder.mkdir(parents=True)
+    rows = pa.table({"key": [f"k{i}" for i in range(9)], "text": [text_of(i) for i in range(9)]})
+    for name, table in (("a", rows), ("b", rows.rename_columns(["other", "text"]))):
+        path = folder / f"{name}.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(table, path)
+        elif suffix == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+        else:
+            delimiter = {"csv": ",", "tsv": "\t"}[suffix]
+            lines = [table.column_names, *zip(*table.to_pydict().values(), strict=True)]
+            path.write_text("".join(delimiter.join(line) + "\n" for line in lines))
+    texts = "text," if option == "text_column" else ""
+    wrong = IngestConfig(**{option: f"{texts}kye"})
+    with pytest.raises(
+        UserError, match=f"`{option}` is 'kye', but no source has a column|column 'kye'"
+    ):
+        ingest([str(tmp_path / "tables")], str(tmp_path / "out"), wrong, ONE)
+    # A schema tells before anything is claimed.
+    assert (tmp_path / "out").exists() == (suffix == "jsonl")
+    if option != "text_column":
+        for column in ("key", "region")[: 1 if option == "id_column" else 2]:
+            right = IngestConfig(**{option: column})
+            ingest([str(tmp_path / "tables")], str(tmp_path / column), right, ONE)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_ids", [20, 100])
 def test_of_two_versions_of_each_document_one_stays(tmp_path, num_ids: int):
