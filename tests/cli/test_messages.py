@@ -250,6 +250,19 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
     assert "108 rows" in capsys.readouterr().out
 
 
+def test_repeated_ids_are_warned_of_by_their_shares(capsys, folder: Path):
+    text = "The patient came on day {} and went home again on day {}. It was a long day. " * 3
+    rows = [
+        json.dumps({"patient": f"p{i // 4}", "text": text.replace("{}", f"{i}")}) for i in range(40)
+    ]
+    (folder / "notes.jsonl").write_text("\n".join(rows))
+    run("ingest notes.jsonl --output notes --workers 1 --id-column patient --max-bad 0.9")
+    warning = " ".join(capsys.readouterr().err.split())
+    removed = "removed 30 repeated ids, 75.0% of the documents and 75.0% of the words; for example "
+    assert removed in warning
+    assert "; --documents sentence joins neighbouring rows of an id, in one split" in warning
+
+
 def test_rows_without_prose_are_counted_where_there_are_too_few_documents(capsys, folder: Path):
     row = json.dumps({"url": "https://en.wikipedia.org/wiki/Ent", "text": "<p>A town.</p>"})
     (folder / "html.jsonl").write_text(f"{row}\n" * 5 + "no JSON\n")

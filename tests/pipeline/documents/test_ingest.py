@@ -295,7 +295,8 @@ def test_a_column_that_no_part_has_is_a_mistake_and_one_of_some_is_not(
             lines = [table.column_names, *zip(*table.to_pydict().values(), strict=True)]
             path.write_text("".join(delimiter.join(line) + "\n" for line in lines))
     texts = "text," if option == "text_column" else ""
-    wrong = IngestConfig(**{option: f"{texts}kye"})
+    named: dict[str, Any] = {option: f"{texts}kye"}
+    wrong = IngestConfig(**named)
     with pytest.raises(
         UserError, match=f"`{option}` is 'kye', but no source has a column|column 'kye'"
     ):
@@ -304,7 +305,8 @@ def test_a_column_that_no_part_has_is_a_mistake_and_one_of_some_is_not(
     assert (tmp_path / "out").exists() == (suffix == "jsonl")
     if option != "text_column":
         for column in ("key", "region")[: 1 if option == "id_column" else 2]:
-            right = IngestConfig(**{option: column})
+            named = {option: column}
+            right = IngestConfig(**named)
             ingest([str(tmp_path / "tables")], str(tmp_path / column), right, ONE)
 
 
