@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def results(directory: str, as_json: bool, as_csv: bool) -> None:
-    """Print all fine-tuning results below DIR, in percent.
+    """Print all fine-tuning results below DIR, in percent; an rmse in the unit of the scores.
 
     Each output directory of `clozeworks finetune` has one line per metric: the learning rate of
     its best run, the median, best and spread (best minus worst) of the seeds at that rate, each at

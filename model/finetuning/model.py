@@ -106,8 +106,8 @@ def load_finetuned(
 def infer(
     model: TaskModel, features: Sequence[Feature], inference: Inference, most_tokens: int = 8192
 ) -> list[np.ndarray]:
-    """Return the head's outputs for each feature, float32, in order, without dropout, of about
-    `most_tokens` at once.
+    """Return the head's outputs for each feature, in order, without dropout, of about `most_tokens`
+    at once: float32; of a model with a `scale` in the unit of the scores, float64.
 
     The precision is the device's default, so that thresholds tuned on dev hold for `predict`.
     """
@@ -117,6 +117,9 @@ def infer(
         batch = make_batch([features[index] for index in indices], widths)
         values = inference.run(model, batch)
         computed = fetch(values.float())
+        if model.scale:
+            scale = model.scale
+            return lambda: (indices, scale.restore(computed().numpy()))
         return lambda: (indices, computed().numpy())
 
     was_training = model.training

@@ -82,6 +82,11 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
 
     def is_degenerate(self, constant: float, num_examples: int) -> bool:
         """Return whether the score is within one standard error of that of a constant answer."""
+        if "r2" in self.scores:
+            # The standard error of a small R² (Olkin and Finn 1995): that of the correlation, twice
+            # the correlation times.
+            r2 = max(0.0, self.scores["r2"])
+            return r2 <= 2 * math.sqrt(r2 / num_examples) * (1 - r2)
         unit = 100 if self.task in IN_PERCENT else 1
         share = constant / unit
         variance = 0.0
@@ -225,12 +230,13 @@ def _lines(
     runs: Sequence[RunSummary], summary: FinetuneSummary | None, facts: Mapping[str, str]
 ) -> Iterator[ResultLine]:
     best = best_of(runs)
-    factor = 1 if best.task in IN_PERCENT else 100
+    unit = 1 if best.task in IN_PERCENT else 100
     # Seeds say how far luck goes; another rate is another recipe.
     seeds = [run for run in runs if run.recipe == best.recipe]
     # SQuAD 2.0's script reports counts and thresholds among its metrics.
     metrics = [name for name in best.scores if not name.endswith(("total", "_thresh"))]
     for metric in metrics:
+        factor = 1 if metric == "rmse" else unit
         # Rounded so that 0.28 does not become 28.000000000000004.
         values = [round(factor * run.scores[metric], 6) for run in seeds]
         last = None

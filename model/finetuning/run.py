@@ -30,8 +30,9 @@ from ...pipeline.seeding import rng_for
 from ...pipeline.storage.directory import WORK, OutputDirectory
 from ..checkpoint import TASK, Checkpoint, save_model, write_json
 from ..notices import StopRequest
-from ..tasks.batches import Feature, TaskBatch, make_batch, num_targets
+from ..tasks.batches import Feature, Scale, TaskBatch, make_batch, num_targets
 from ..tasks.catalogue import task_settings
+from ..tasks.classify import SequenceClassifier
 from ..tasks.splits import DEV_SETS
 from ..tasks.task import Answer, Scores, Task, TaskModel, prefixed
 from ..training.device import (
@@ -162,6 +163,8 @@ class FinetuneState:
     best_score: float | None = None
     """On dev, by the first metric; of equal ones the last counts."""
     best_step: int = 0
+    scale: Scale | None = None
+    """Of the scores that are learned; None if they are learned as they are."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -186,6 +189,10 @@ class FinetuneWork(Work):
         self.updater = self._make_updater()
         self.model = cast(TaskModel, self.updater.model).train()
         self.state = FinetuneState()
+        # A head of the user's own may end in anything, such as a sigmoid: its scores stay.
+        if type(self.model).forward is SequenceClassifier.forward:
+            self.state.scale = self.setup.scale
+        self.model.scale = self.state.scale
         self.clock = Clock()
         self.log: RunLog | None = None
         """None on all ranks but the first, which alone writes."""
@@ -243,6 +250,8 @@ class FinetuneWork(Work):
 
     def make_batch(self, step: int) -> FinetuneBatch:
         features = [self.setup.train[row] for row in self._order[step]]
+        if self.state.scale:
+            features = [self.state.scale.standardise(feature) for feature in features]
         num_positions = self.model.encoder.config.num_positions
         batches = micro_batches(
             features,
@@ -363,6 +372,7 @@ class FinetuneWork(Work):
         """Go on from a checkpoint of this run."""
         read_weights(self.model, Checkpoint.open(checkpoint))
         stored, self.state = read_state(checkpoint, FinetuneState, self.updater)
+        self.model.scale = self.state.scale
         self.best_weights = stored.get("best_weights")
         self.clock = Clock(spent=self.state.seconds)
 
@@ -380,8 +390,16 @@ class FinetuneWork(Work):
                 return False
         self.state.seconds = self.clock.elapsed()
         self.last_scores = self.scores
+        is_changed = False
         if self.best_weights and self.state.best_step < self.step:
             self.model.load_state_dict(self.best_weights)
+            is_changed = True
+        if self.state.scale and self.ranks.rank == 0:
+            # Only now, as a checkpoint has the very weights that the optimiser knows.
+            cast(SequenceClassifier, self.model).fold(self.state.scale)
+            self.model.scale = None
+            is_changed = True
+        if is_changed:
             self.measure()
         return True
 

@@ -9,7 +9,7 @@ from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ..checkpoint import Checkpoint
 from ..notices import print_notice
-from ..tasks.batches import Feature, num_cut
+from ..tasks.batches import Feature, Scale, num_cut, scale_of
 from ..tasks.catalogue import task_settings
 from ..tasks.classify import Classification
 from ..tasks.splits import DEV_SETS, TaskSplits, read_data, repeats
@@ -30,6 +30,8 @@ class FinetuneSetup:
     """Those that have a target."""
     dev: dict[str, list[Feature]]
     """By the prefix of the metrics' names, as the dev examples."""
+    scale: Scale | None = None
+    """Of the training scores of a regression."""
     updaters: list[Updater] = field(default_factory=list[Updater])
     """The one of the run before, if its updates were captured as CUDA graphs."""
 
@@ -76,6 +78,9 @@ def set_up(
             f"None of the {len(splits.train):,} training examples has a usable label or answer; "
             "check the training file."
         )
+    scale = None
+    if isinstance(task, Classification) and not task.labels:
+        scale = scale_of(train)
     if not config.random_weights:
         trained = checkpoint.trained_length()
         lengths = []
@@ -95,6 +100,7 @@ def set_up(
         config=config,
         train=train,
         dev=dev,
+        scale=scale,
     )
 
 

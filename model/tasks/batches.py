@@ -5,6 +5,7 @@ An example becomes one feature, a row of tokens, or several if it is longer than
 Shapes: B features, L padded length, T real tokens.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...pipeline.errors import UserError
 from ..encoders.encoder import real_tokens
 from ..encoders.heads import IGNORED
 from ..tokenizer import TokenRow
@@ -26,8 +28,8 @@ class Feature(NamedTuple):
     row: TokenRow
     target: np.ndarray | None
     """int64: the index of the class, shape (); of the first and last token of an answer, (2,); or
-    of the class of each token, (L,), `IGNORED` if it has none. float32: a score, shape (); or of
-    several labels 0 or 1 for each class, (C,). None if there is no usable label.
+    of the class of each token, (L,), `IGNORED` if it has none. float64: a score, shape (). float32:
+    of several labels 0 or 1 for each class, (C,). None if there is no usable label.
     """
     example: int
     """Index of the example among those encoded together."""
@@ -38,6 +40,47 @@ class Feature(NamedTuple):
     def length(self) -> int:
         """Number of tokens."""
         return len(self.row.input_ids)
+
+
+class Scale(NamedTuple):
+    """How scores are standardised for training: less their mean, divided by their spread."""
+
+    mean: float
+    spread: float
+    """Their standard deviation; negative if the first score that is far from the mean is lower."""
+
+    def standardise(self, feature: Feature) -> Feature:
+        """Return the feature with its score standardised, float32."""
+        assert feature.target is not None
+        target = (feature.target - self.mean) / self.spread
+        return feature._replace(target=np.asarray(target, dtype=np.float32))
+
+    def restore(self, outputs: np.ndarray) -> np.ndarray:
+        """Return standardised outputs in the unit of the scores, float64."""
+        return self.mean + self.spread * outputs.astype(np.float64)
+
+
+def scale_of(features: Sequence[Feature]) -> Scale:
+    """Return the scale of the scores of examples; raises `UserError` if they are too alike."""
+    # A long text has several features.
+    score_by_example = {
+        feature.example: float(feature.target) for feature in features if feature.target is not None
+    }
+    scores = list(score_by_example.values())
+    # Exact sums: the same on every machine that resumes the run.
+    mean = math.fsum(scores) / len(scores)
+    deviations = [score - mean for score in scores]
+    spread = math.sqrt(math.fsum(deviation**2 for deviation in deviations) / len(scores))
+    # fp32, in which models answer, is exact to 6e-8 of the score, here to 0.6% of the spread.
+    if spread <= max(1e-5 * abs(mean), 1e-30):
+        raise UserError(
+            f"The scores of the {len(scores):,} training examples are {mean:g} on average with a "
+            f"standard deviation of {spread:g}, too little for a model to tell them apart; "
+            "subtract a number from all, or check `label`."
+        )
+    # Scores turned round, such as distances for similarities, are learned in the same way.
+    first = next(deviation for deviation in deviations if abs(deviation) > spread / 2)
+    return Scale(mean, math.copysign(spread, first))
 
 
 class TaskBatch(NamedTuple):

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
 from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
-from .batches import Feature, TaskBatch
+from .batches import Feature, Scale, TaskBatch
 from .example_tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
 from .metrics import label_report, measure, softmax
 from .options import METRICS, ClassReport, Size, TaskOptions
@@ -64,9 +65,28 @@ class SequenceClassifier(LinearHead):
 
     hf_name = "ForSequenceClassification"
 
+    def __init__(self, config: EncoderConfig, num_outputs: int):
+        super().__init__(config, num_outputs)
+        self.num_outputs = num_outputs
+
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
         return self.classify(self.pooled(batch))
+
+    def classify(self, values: Tensor) -> Tensor:
+        """See `LinearHead`; scores are computed in fp32: bf16 near 200,000 has steps of 1,024."""
+        if self.num_outputs > 1:
+            return super().classify(values)
+        with torch.autocast(values.device.type, enabled=False):
+            return super().classify(values.float())
+
+    @torch.no_grad()
+    def fold(self, scale: Scale) -> None:
+        """Make the last layer, which gives standardised scores, give them in their own unit."""
+        *_, last = self.classifier.modules()
+        assert isinstance(last, nn.Linear)
+        last.weight.copy_(last.weight.cpu().double() * scale.spread)
+        last.bias.copy_(last.bias.cpu().double() * scale.spread + scale.mean)
 
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, binary for targets (B, K); of scores the squared error."""
@@ -75,7 +95,7 @@ class SequenceClassifier(LinearHead):
             return F.binary_cross_entropy_with_logits(outputs.float(), batch.target)
         if outputs.shape[1] > 1:
             return super().loss(outputs, batch)
-        return F.mse_loss(outputs.squeeze(1), batch.target)
+        return F.mse_loss(outputs.squeeze(1), batch.target.float())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +149,7 @@ class Classification(Task[TextExample]):
         usual = {
             "a class": ("accuracy", "macro_f1"),
             "classes": ("micro_f1", "macro_f1"),
-            "a score": ("spearman", "pearson"),
+            "a score": ("spearman", "pearson", "rmse", "r2"),
         }[self._row_has]
         return tuple(dict.fromkeys([self.metric or usual[0], *usual]))
 
@@ -166,8 +186,11 @@ class Classification(Task[TextExample]):
             target = self._class_index(row.label(*self.label), row)
         else:
             label = row.label(*self.label)
-            if not _NUMBER.fullmatch(label) or math.isinf(float(label)):  # 1e999
+            if not _NUMBER.fullmatch(label):
                 raise UserError(f"{row.where}: the score is {shown(label)}, not a number.")
+            # fp32, in which models answer, ends at 3e38.
+            if abs(float(label)) > 1e30:
+                raise UserError(f"{row.where}: the score is {shown(label)}, but 1e30 is the limit.")
             target = float(label)
         return TextExample(text, text_pair, target)
 
@@ -223,7 +246,7 @@ class Classification(Task[TextExample]):
             target = None
             if example.target is not None:
                 target = self._target(example)
-                if target.dtype != np.int64:
+                if target.dtype == bool:
                     target = target.astype(np.float32)
             windows = [tokens_a[index]]
             if self.stride is not None:

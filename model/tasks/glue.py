@@ -45,7 +45,9 @@ _STSB = Classification(
     text=("sentence1",),
     text_pair=("sentence2",),
     label=("score", "label"),
-    glue=GlueForm(metrics=("spearman", "pearson"), server_files={"test": "STS-B.tsv"}),
+    glue=GlueForm(
+        metrics=("spearman", "pearson", "rmse", "r2"), server_files={"test": "STS-B.tsv"}
+    ),
 )
 _MNLI = Classification(
     name="mnli",

@@ -40,6 +40,10 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
                 )
             case "matthews":
                 value = sklearn_metrics.matthews_corrcoef(labels, predictions)
+            case "rmse":
+                value = sklearn_metrics.root_mean_squared_error(labels, predictions)
+            case "r2":
+                value = sklearn_metrics.r2_score(labels, predictions)
             case "pearson" | "spearman" if len(labels) < 2:
                 value = 0.0  # SciPy refuses a correlation of one pair
             case "pearson":

@@ -33,6 +33,8 @@ METRICS = {
     "matthews": Metric(("a class",), is_correlation=True),
     "pearson": Metric(("a score",), is_correlation=True),
     "spearman": Metric(("a score",), is_correlation=True),
+    "r2": Metric(("a score",)),  # the share of the variance that is explained; below 0 if none is
+    "rmse": Metric(()),  # of which less is better
 }
 """What `metrics.measure` computes."""
 

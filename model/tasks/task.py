@@ -23,7 +23,7 @@ from ..encoders.encoder import Encoder, linear
 from ..encoders.heads import IGNORED
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
-from .batches import Feature, TaskBatch
+from .batches import Feature, Scale, TaskBatch
 from .example_tables import SUFFIXES
 from .options import ClassReport
 
@@ -31,7 +31,7 @@ ExampleT = TypeVar("ExampleT")
 """What a task reads from a file, such as a text with its label."""
 Features = Sequence[Feature]
 Outputs = Sequence[np.ndarray]
-"""The head's outputs for each feature, float32, without padding."""
+"""The head's outputs for each feature, without padding."""
 Scores = dict[str, float]
 """Metrics by name; the first one chooses between runs."""
 Answer = dict[str, Any]
@@ -56,6 +56,8 @@ class TaskModel(nn.Module, ABC):
     """Whether the head reads the encoder's pooler; if not, ``transformers`` has none there."""
     hf_name: str = ""
     """How the name of its class in ``transformers`` ends; empty if it has none."""
+    scale: Scale | None = None
+    """In training, of the standardised scores that it gives."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()

@@ -53,7 +53,7 @@ def test_regression_learns_a_score(checkpoint, tmp_path):
     config = quick(epochs=16, learning_rates=(2e-3,))
     summary = finetune("stsb", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert summary["best"]["scores"]["pearson"] > 0.8
-    assert summary["baseline"] == {"spearman": 0, "pearson": 0}
+    assert summary["baseline"] == {"spearman": 0, "pearson": 0, "rmse": 2, "r2": 0}
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     assert model.config.num_labels == 1
     (tmp_path / "new.txt").write_text("very good\ta\nvery bad\ta\n")

@@ -109,6 +109,7 @@ def test_each_metric_of_each_directory_has_a_line(folder):
         ("squad", "exact", 20.0, 100, 24.0),
         ("stsb", "spearman", 0.0, 400, 0.05),
         ("ner", "f1", 0.0, 100, 0.0),
+        ("stsb", "r2", -0.01, 400, 0.00980392),  # where R = 2 (1 - R²) / √400
     ],
 )
 def test_a_run_within_a_standard_error_of_a_constant_answer_is_degenerate(

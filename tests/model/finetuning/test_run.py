@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +175,14 @@ def test_processes_that_do_not_start_alike_are_refused(checkpoint, tmp_path, mon
     assert "were not started alike: " in second.communicate(timeout=TIME_LIMIT_S)[1]
 
 
-def write_data(folder: Path) -> Path:
-    """Write a folder of SST-2 whose training file fills 12 steps of 8 in 2 epochs, the last of each
-    not full.
+def write_data(folder: Path, labels: Sequence[str] = "01") -> Path:
+    """Write a folder of SST-2, or with other labels, whose training file fills 12 steps of 8 in 2
+    epochs, the last of each not full.
     """
     (folder / "data").mkdir()
     for name, size in (("train", 43), ("dev", 10)):
         lines = [
-            f"the film was {('bad', 'good')[i % 2]} {' very' * (i % 7)}\t{i % 2}"
+            f"the film was {('bad', 'good')[i % 2]} {' very' * (i % 7)}\t{labels[i % 2]}"
             for i in range(size)
         ]
         (folder / "data" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
@@ -200,13 +201,14 @@ def kill(live):
     if live["stage"].startswith("run 2") and live["step"] == 10:
         os.kill(os.getpid(), signal.SIGKILL)
 
-finetune("sst2", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options!r}), kill)
+finetune("{task}", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options!r}), kill)
 """
 
 
 @pytest.mark.slow
-def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
-    data = write_data(tmp_path)
+@pytest.mark.parametrize(("task", "labels"), [("sst2", "01"), ("classify", ["2000.25", "2010.5"])])
+def test_killed_runs_resume_to_the_same_bits(task, labels, checkpoint, tmp_path):
+    data = write_data(tmp_path, labels)
     options: dict[str, Any] = {
         "batch_size": 8,
         "epochs": 2,
@@ -214,16 +216,20 @@ def test_killed_runs_resume_to_the_same_bits(checkpoint, tmp_path):
         "device": "cpu",
         "max_length": 24,
     }
+    if task == "classify":
+        options["text"] = "sentence"
     config = FinetuneConfig(**options)
-    whole = finetune("sst2", data, checkpoint, tmp_path / "whole", config)
+    whole = finetune(task, data, checkpoint, tmp_path / "whole", config)
     output = tmp_path / "killed"
-    code = KILLED.format(data=data, checkpoint=checkpoint, output=output, options=options)
+    code = KILLED.format(
+        task=task, data=data, checkpoint=checkpoint, output=output, options=options
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     second = output / "runs" / "learning-rate-0.002-batch-size-8-epochs-2-seed-0"
     # In the second epoch, with the best weights of the first.
     assert [path.name for path in second.glob("checkpoints/*")] == ["step-0000009"]
     live: list[dict[str, Any]] = []
-    assert finetune("sst2", data, checkpoint, output, config, live.append) == whole
+    assert finetune(task, data, checkpoint, output, config, live.append) == whole
     assert [numbers["step"] for numbers in live] == [10, 12]
     assert not list(output.rglob("step-*"))
     for name in (

@@ -39,7 +39,7 @@ def test_binary_metrics_equal_their_definitions(pairs):
 
 
 @given(SCORES)
-def test_correlations_equal_their_definitions(pairs):
+def test_figures_of_scores_equal_their_definitions(pairs):
     predictions, labels = np.array(pairs, dtype=np.float64).T
 
     def pearson(x, y):
@@ -54,11 +54,17 @@ def test_correlations_equal_their_definitions(pairs):
     assert measure("spearman", predictions, labels) == pytest.approx(
         pearson(ranks(predictions), ranks(labels)), abs=1e-9
     )
+    errors = predictions - labels
+    assert measure("rmse", predictions, labels) == pytest.approx(np.sqrt((errors**2).mean()))
+    if labels.var():
+        explained = 1 - (errors**2).mean() / labels.var()
+        assert measure("r2", predictions, labels) == pytest.approx(explained)
 
 
 def test_only_names_of_metrics_have_a_value():
     labels = np.array([0, 1])
-    assert [measure(name, labels, labels) for name in METRICS] == pytest.approx([1] * len(METRICS))
+    values = {name: measure(name, labels, labels) for name in METRICS}
+    assert values == pytest.approx({**dict.fromkeys(METRICS, 1), "rmse": 0})
     with pytest.raises(ValueError, match="accurracy"):
         measure("accurracy", labels, labels)
 
