@@ -102,11 +102,12 @@ def test_scores_are_standardised_exactly_each_text_once():
     np.testing.assert_allclose(scale.restore(np.array(targets)), scores, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [RobertaConfig, ModernBertConfig])
-def test_the_folded_layer_computes_in_fp32(kind):
-    config = kind(
-        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
-    )
+@pytest.mark.parametrize(
+    ("kind", "special_ids"),
+    [(RobertaConfig, {}), (ModernBertConfig, {"cls_token_id": 1, "sep_token_id": 2})],
+)
+def test_the_folded_layer_computes_in_fp32(kind, special_ids):
+    config = kind.named("tiny", vocab_size=9, pad_token_id=0, **special_ids)
     model = SequenceClassifier(config, 1).eval()
     batch = make_batch([feature(1.0)])
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):

@@ -100,8 +100,8 @@ def test_scores_of_a_table_of_the_users_own_are_a_regression(tmp_path):
     task = classify(path)
     assert task.labels == ()
     assert [example.target for example in task.read(path, True)] == [1, 2.5, 3, 3]
-    for score in ("inf", "1e999"):
-        with pytest.raises(UserError, match=f"line 2: the score is '{score}', not a number"):
+    for score, fault in (("inf", "not a number"), ("1e999", "but 1e30 is the limit")):
+        with pytest.raises(UserError, match=f"line 2: the score is '{score}', {fault}"):
             list(task.read(write(tmp_path / "b.csv", f"text,label\nx,{score}\n"), True))
     whole = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": list("abcd"), "label": [1.0, 0.0, 1.0, 0.0]}), whole)
