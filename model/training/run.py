@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import torch
 from msgspec import Struct
@@ -157,18 +157,12 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint, complete or not at all, delete those before, and return its folder."""
     name = f"{CHECKPOINTS}/step-{step:07d}"
-    try:
-        with OutputDirectory(str(output)).write_folder(name) as folder:
-            save_model(folder, *model)
-            _save_optimizer(optimizer, folder)
-            digests = {"sha256": _digests(folder), "digest": _digest_of_state(state)}
-            recorded = {**state, **digests}
-            write_json(folder / STATE / PROGRESS, recorded)
-    except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"Cannot write the checkpoint {output}/{name} ({reason}); the last one is kept."
-        ) from None
+    with OutputDirectory(str(output)).write_folder(name) as folder:
+        save_model(folder, *model)
+        _save_optimizer(optimizer, folder)
+        digests = {"sha256": _digests(folder), "digest": _digest_of_state(state)}
+        recorded = {**state, **digests}
+        write_json(folder / STATE / PROGRESS, recorded)
     # Only now: a kill before this leaves two checkpoints, never none.
     delete_checkpoints(output, keep=1)
     return output / name
@@ -181,11 +175,34 @@ def delete_checkpoints(output: Path, *, keep: int = 0) -> None:
         shutil.rmtree(checkpoint)
 
 
+class _Sink:
+    """A file for `torch.save`, whose writer in C++ hides why a write failed."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write `data`; after an error, pretend to."""
+        if self.error is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: closing the file writes what is left."""
+
+
 def _save_optimizer(optimizer: Mapping[str, object], folder: Path) -> None:
     (folder / STATE).mkdir()
     # Given a path, `torch.save` would put its temporary name into the file.
     with (folder / STATE / OPTIMIZER).open("wb") as file:
-        torch.save(optimizer, file)
+        sink = _Sink(file)
+        torch.save(optimizer, cast(Any, sink))
+        if sink.error:
+            raise sink.error
 
 
 def _digests(checkpoint: Path) -> dict[str, str]:

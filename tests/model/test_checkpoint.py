@@ -2,6 +2,9 @@
 
 import json
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -228,15 +231,38 @@ def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_pa
     assert same(read_model(latest), model)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(model, tmp_path, monkeypatch):
+@contextmanager
+def full_disk(num_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond this size within the block."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.99])
+@pytest.mark.parametrize("save_again", ["checkpoint", "archive", "best"])
+def test_a_full_disk_leaves_the_last_checkpoint(model, tmp_path, capfd, save_again, share):
     save(tmp_path, model, 1)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(RunError, match="No space left on device"):
-        save(tmp_path, model, 2)
+    (weights,) = tmp_path.glob("checkpoints/*/model.safetensors")
+    # The larger file is the optimiser's, in which the disk fills up, or else the weights.
+    size = weights.stat().st_size
+    state = {"averages": torch.ones(size // 2)}
+    files = ModelFiles(model.state_dict(), CONFIG.to_hf(), {})
+    with full_disk(int(size * (1 + share))), pytest.raises(RunError) as raised:
+        if save_again == "checkpoint":
+            run.save_checkpoint(tmp_path, 2, files, state, {})
+        elif save_again == "archive":
+            run.save_archive(tmp_path, files, 2, state)
+        else:
+            larger = {**files.weights, "one more": state["averages"]}
+            run.save_best(tmp_path, files._replace(weights=larger), {"loss": 1.0})
+    assert str(raised.value) == (
+        f"Cannot write to {tmp_path}: File too large. Fix this and rerun; it resumes."
+    )
+    assert capfd.readouterr() == ("", "")
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000001"]
     assert same(read_model(tmp_path), model)
 
