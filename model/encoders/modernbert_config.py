@@ -212,13 +212,12 @@ class ModernBertConfig(EncoderConfig):
 
     def to_hf(self, architecture: str | None = None) -> dict[str, Any]:
         """Return the content of ``config.json``, which version 4 and 5 of ``transformers`` read."""
-        layers = range(self.num_hidden_layers)
         return {
             **super().to_hf(architecture),
             "bos_token_id": self.cls_token_id,
             "eos_token_id": self.sep_token_id,
             # Version 5 reads these instead of the old names, which it leaves alone.
-            "layer_types": [GLOBAL if self.is_global(layer) else LOCAL for layer in layers],
+            "layer_types": _layer_types(self.num_hidden_layers, self.global_attn_every_n_layers),
             "rope_parameters": {
                 GLOBAL: {"rope_type": "default", "rope_theta": self.global_rope_theta},
                 LOCAL: {"rope_type": "default", "rope_theta": self.local_rope_theta},
@@ -236,6 +235,10 @@ _FIXED = {
     "tie_word_embeddings": True,
     "classifier_activation": "gelu",
 }
+
+
+def _layer_types(num_layers: int, every: int) -> list[str]:
+    return [LOCAL if layer % every else GLOBAL for layer in range(num_layers)]
 
 
 class _Rope(Struct):
@@ -259,10 +262,14 @@ def _old_form(values: Mapping[str, Any], path: object) -> dict[str, Any]:
     new = convert(values, _NewForm, path, "Use another checkpoint.")
     fields: dict[str, Any] = {}
     if new.layer_types:
+        num_layers = len(new.layer_types)
         globals_ = [index for index, kind in enumerate(new.layer_types) if kind == GLOBAL]
-        every = globals_[1] if len(globals_) > 1 else len(new.layer_types)
-        period = [GLOBAL, *[LOCAL] * (every - 1)]
-        if new.layer_types != [period[index % every] for index in range(len(new.layer_types))]:
+        every = globals_[1] if len(globals_) > 1 else num_layers
+        # One or two layers of a period of three do not show it: the old field does.
+        given = values.get("global_attn_every_n_layers")
+        if isinstance(given, int) and given >= num_layers == every:
+            every = given
+        if new.layer_types != _layer_types(num_layers, every):
             raise UserError(
                 f"{path}: layer_types does not alternate between full_attention and "
                 "sliding_attention in a fixed period, beginning with full_attention; only that is "

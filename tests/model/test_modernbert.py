@@ -1,5 +1,6 @@
 """Parity of ModernBERT with transformers: forward, losses and gradients, in every layout."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,12 @@ import torch
 import transformers
 from clozeworks.model.encoders.attention import PaddedRows
 from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.encoders.catalogue import make_encoder, make_pretrain_model, read_hf
+from clozeworks.model.encoders.catalogue import (
+    CONFIGS,
+    make_encoder,
+    make_pretrain_model,
+    read_hf,
+)
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation
@@ -325,6 +331,18 @@ def test_both_forms_of_config_json_are_read_and_written(values):
     peer = transformers.ModernBertConfig(**written)
     assert peer.layer_types == NEW_FORM["layer_types"]
     assert peer.rope_parameters == NEW_FORM["rope_parameters"]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_config_that_is_written_and_read_again_is_the_same(kind):
+    every = [{"global_attn_every_n_layers": n} for n in (1, 2, 3, 5)]
+    for size in CONFIGS[kind].sizes:
+        for num_layers in (None, 1, 2, 3, 4):
+            for changes in every if kind == "modernbert" else [{}]:
+                shape = CONFIGS[kind].named(size, num_hidden_layers=num_layers, **changes)
+                again = read_hf(json.loads(json.dumps(shape.to_hf())))
+                assert again == shape
+                assert again.to_hf() == shape.to_hf()
 
 
 @pytest.mark.parametrize(
