@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 
 from ...pipeline import storage
 from ...pipeline.config import BuildConfig
-from ...pipeline.errors import UserError
+from ...pipeline.errors import RunError, UserError
 from ...pipeline.instances.masking import mask_rows, mask_sequences, positions_in
 from ...pipeline.instances.rows import (
     Rows,
+    are_misdivided,
     are_outside,
     check_rows,
     concatenate,
@@ -27,7 +28,8 @@ from ...pipeline.instances.rows import (
     sequences,
 )
 from ...pipeline.manifests import InstancesManifest, InstancesShard
-from ...pipeline.schemas import SEQUENCE_STARTS
+from ...pipeline.schemas import SEQUENCE_STARTS, instances_schema
+from ...pipeline.storage.shards import checked, first_sentence
 from ...pipeline.storage.state import read_manifest
 from ...pipeline.vocabulary.files import vocabulary_of_instances
 from ...pipeline.vocabulary.vocabulary import Vocabulary
@@ -141,7 +143,8 @@ def _row_groups(path: str, shard: InstancesShard, wanted: Sequence[str]) -> list
                 for index in range(footer.num_columns)
             ]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UserError(f"{path}/{shard.name} is damaged ({error}); {REBUILD}.") from None
+        reason = first_sentence(error)
+        raise UserError(f"{path}/{shard.name} is damaged ({reason}); {REBUILD}.") from None
     for name in wanted:
         if name not in columns:
             raise UserError(f"{path}/{shard.name} has no column {name!r}; {REBUILD}.")
@@ -175,7 +178,7 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
     try:
         with storage.open_input(path) as file:
             if storage.version_of(file) != group.version:
-                raise UserError(
+                raise RunError(
                     f"{path} has been written anew since the run began: instances must stay as "
                     "they are while they are read. Rerun the same command."
                 )
@@ -194,15 +197,19 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(
-            f"{path} cannot be read at row {group.first_row} ({error}); {REBUILD}."
+            f"{path} cannot be read at row {group.first_row} ({first_sentence(error)}); {REBUILD}."
         ) from None
     try:
-        rows = rows_of(table)
+        whole_schema = instances_schema(directory.vocab_size, packed=directory.is_packed)
+        schema = pa.schema([whole_schema.field(name) for name in columns])
+        rows = rows_of(checked(table.to_batches(), schema))
         if len(rows) != group.num_rows:
             raise ValueError(f"{len(rows):,} of {group.num_rows:,} rows are left")
         check_rows(rows, directory.vocab_size)
         # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
         # names no line.
+        if rows.lengths.min(initial=3) < 3:
+            raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
         longest = int(rows.lengths.max(initial=0))
         if longest > directory.max_length:
             raise ValueError(
@@ -210,8 +217,12 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
             )
         if rows.next_sentence_label.max(initial=0) > 1:
             raise ValueError("it contains a next-sentence label other than 0 and 1")
+        if are_misdivided(rows).any():
+            raise ValueError("column segment_b_start: a value lies outside of its row")
         if are_outside(rows).any():
             raise ValueError("it masks a position beyond the end of its row")
+        if (np.diff(rows.masked_index) <= 0).any():
+            raise ValueError("column masked_lm_positions: they do not ascend")
     except ValueError as error:
         raise UserError(f"{path}: {error}; {REBUILD}.") from None
     return rows

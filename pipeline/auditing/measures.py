@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ..config import BuildConfig
 from ..instances.masking import find_words, num_to_mask
-from ..instances.rows import Rows, are_outside, check_rows, rows_of, sequences
+from ..instances.rows import Rows, are_misdivided, are_outside, check_rows, rows_of, sequences
 from ..ragged import offsets_of, owners
 from ..schemas import SEQUENCE_STARTS, instances_schema
 from ..storage.shards import checked
@@ -80,13 +80,11 @@ class Measures:
         if rows.lengths.min(initial=3) < 3:
             raise ValueError("a row is shorter than [CLS] and [SEP] around a token")
         is_outside = are_outside(rows)
-        b_start = rows.segment_b_start.astype(np.int64)
-        # Not below 2: [CLS] and the [SEP] after A stand before B.
-        is_inside = (b_start >= 2) & (b_start <= rows.lengths)
+        is_inside = ~are_misdivided(rows)
         rows = replace(
             rows,
             masked_positions=np.where(is_outside, 0, rows.masked_positions),
-            segment_b_start=np.where(is_inside, b_start, rows.lengths),
+            segment_b_start=np.where(is_inside, rows.segment_b_start, rows.lengths),
         )
         # A row's positions follow those of the rows before it, so one comparison covers all rows.
         num_unordered = _num_true(np.diff(rows.masked_index) <= 0)

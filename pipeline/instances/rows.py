@@ -165,6 +165,13 @@ def are_outside(rows: Rows) -> np.ndarray:
     return rows.masked_positions >= np.repeat(rows.lengths, rows.num_masked)
 
 
+def are_misdivided(rows: Rows) -> np.ndarray:
+    """Return which rows have their segment B at a place where it cannot begin, bool."""
+    b_start = rows.segment_b_start.astype(np.int64)
+    # Not below 2: [CLS] and the [SEP] after A stand before B.
+    return (b_start < 2) | (b_start > rows.lengths)
+
+
 def select(rows: Rows, index: np.ndarray) -> Rows:
     """Return the rows at `index` (int64), in that order."""
     return _chosen(rows, index, lambda offsets: indices_of(offsets, index))

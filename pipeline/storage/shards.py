@@ -98,12 +98,15 @@ def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
             yield file
     except (OSError, ValueError, pa.ArrowException) as error:
         contents = {"ingest": "documents", "build": "instances"}[stage]
-        # The first sentence: Arrow's errors continue with a stack of C++ calls.
-        reason = str(error).partition("\n")[0].split(". ")[0].rstrip(".")
         raise UserError(
-            f"{path} cannot be read as {contents} ({reason}): "
+            f"{path} cannot be read as {contents} ({first_sentence(error)}): "
             f"recreate it with `clozeworks {stage} … --overwrite`."
         ) from None
+
+
+def first_sentence(error: Exception) -> str:
+    """Return what Arrow says of a fault, without the stack of C++ calls that follows."""
+    return str(error).partition("\n")[0].split(". ")[0].rstrip(".")
 
 
 def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

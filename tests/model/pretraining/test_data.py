@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clozeworks.model.pretraining import data
-from clozeworks.pipeline.errors import UserError
+from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.manifests import InstancesTokenizer
 from msgspec import structs
 
@@ -66,6 +66,17 @@ def test_mistakes_are_named(tmp_path):
             lambda label: 2,
             "contains a next-sentence label other than 0 and 1",
         ),
+        ("next_sentence_label", lambda label: None, "next_sentence_label: a value is missing"),
+        ("next_sentence_label", lambda label: -1, "next_sentence_label: .* -1 not in range"),
+        ("next_sentence_label", lambda label: label / 2, "next_sentence_label: .* 0.5.* was trunc"),
+        ("next_sentence_label", lambda label: "no", "next_sentence_label: .*'no'"),
+        ("input_ids", lambda ids: [-5, *ids[1:]], "input_ids: .* -5 not in range"),
+        ("input_ids", lambda ids: [None, *ids[1:]], "input_ids: a value is missing"),
+        ("input_ids", lambda ids: ids[:2], "shorter than .CLS. and .SEP. around a token"),
+        ("segment_b_start", lambda start: 900, "segment_b_start: a value lies outside of its row"),
+        ("segment_b_start", lambda start: 0, "segment_b_start: a value lies outside of its row"),
+        ("masked_lm_positions", lambda places: [900, *places[1:]], "beyond the end of its row"),
+        ("masked_lm_positions", lambda places: [places[0]] * len(places), "do not ascend"),
         ("masked_lm_ids", lambda ids: ids[:-1], "masked_lm_ids have different lengths; rebuild"),
     ],
 )
@@ -73,12 +84,12 @@ def test_values_that_cannot_be_are_named(tmp_path, name, change, message):
     path = write_instances(tmp_path, shards=1)
     shard = path / "train-00000-of-00001.parquet"
     table = pq.read_table(shard)
-    field = table.schema.field(name)
-    values = pa.array(map(change, table[name].to_pylist()), field.type)
-    replace_shard(shard, table.set_column(table.schema.get_field_index(name), field, values))
+    values = pa.array([change(value) for value in table[name].to_pylist()])
+    replace_shard(shard, table.set_column(table.schema.get_field_index(name), name, values))
     directory = data.open_instances(str(path))
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as raised:
         data.read_group(directory, directory.row_groups[0])
+    assert "\n" not in str(raised.value)
 
 
 def test_a_shard_that_is_written_anew_during_a_run_is_named(tmp_path):
@@ -91,7 +102,7 @@ def test_a_shard_that_is_written_anew_during_a_run_is_named(tmp_path):
     content = shard.read_bytes()
     shard.unlink()
     shard.write_bytes(content)
-    with pytest.raises(UserError, match=f"{group.shard} has been written anew since the run began"):
+    with pytest.raises(RunError, match=f"{group.shard} has been written anew since the run began"):
         data.read_group(directory, group)
 
 
