@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -29,6 +28,7 @@ from .encoders.config import EncoderConfig
 from .encoders.encoder import UnsetWeights
 from .encoders.heads import PretrainModel
 from .tokenizer import TextTokenizer, model_max_length, tokenizer_files
+from .torch_file import TorchFileError, read_torch_file
 
 WEIGHTS = "model.safetensors"
 SHARDS = "model.safetensors.index.json"
@@ -196,7 +196,9 @@ class Checkpoint:
             except (SafetensorError, OSError, RuntimeError, ValueError):
                 raise UserError(f"{path} is damaged. {advice}") from None
         for name, weight in weights.items():
-            # An old file is a pickle, whose values may be anything.
+            # An old file may hold anything.
+            if not isinstance(name, str) or not name.isprintable() or len(name) > 200:
+                raise UserError(f"{self.name} has weights without proper names. Use another.")
             if not isinstance(weight, Tensor):
                 raise UserError(
                     f"{name} in {self.name} is not a tensor: {OLD_WEIGHTS} must hold the weights "
@@ -206,13 +208,6 @@ class Checkpoint:
                 raise UserError(
                     f"{name} in {self.name} is stored as {weight.dtype}, too coarse to be trained; "
                     "use the checkpoint in bf16 or fp32."
-                )
-            # The integers that old checkpoints store; they are left out below.
-            is_finite = weight.is_floating_point() and _is_finite(weight)
-            if not name.endswith(("position_ids", "token_type_ids")) and not is_finite:
-                raise UserError(
-                    f"{name} in {self.name} has values that are not finite numbers. Use another "
-                    "checkpoint."
                 )
         return current_names(self.shape, weights)
 
@@ -246,6 +241,12 @@ class Checkpoint:
                 raise UserError(
                     f"{name} in {self.name} has shape {tuple(weight.shape)}, but this model needs "
                     f"{tuple(target.shape)}."
+                )
+            # Not before: of a stranger's file only what the model asks for is computed with.
+            if not (weight.is_floating_point() and _is_finite(weight)):
+                raise UserError(
+                    f"{name} in {self.name} has values that are not finite numbers. Use another "
+                    "checkpoint."
                 )
             # The tensors of a state dict share their memory with the parameters, without a
             # gradient.
@@ -299,10 +300,9 @@ def write_json(path: Path, values: Mapping[str, object]) -> None:
 def load_tensors(path: Path, advice: str) -> dict[str, Any]:
     """Return the dict that `torch.save` wrote, on the CPU; `advice` is for a damaged file."""
     try:
-        # A pickle may run any code; `weights_only` lets it build tensors and plain values alone.
-        values = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # the unpickler raises whatever it meets in a damaged file
-        values = None
+        values = read_torch_file(path)
+    except TorchFileError as error:
+        raise UserError(f"{path} is damaged: {error}. {advice}") from None
     if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged. {advice}")
+        raise UserError(f"{path} is damaged: it does not hold a dict. {advice}")
     return values

@@ -275,7 +275,7 @@ def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tm
     (latest / "training_state" / "optimizer.pt").write_bytes(b"PK")
     with pytest.raises(
         UserError,
-        match=r"optimizer\.pt is damaged\. Delete .*step-0000001 to resume from the checkpoint",
+        match=r"optimizer\.pt is damaged: .*\. Delete .*step-0000001 to resume from the checkpoint",
     ):
         run.read_state(latest, PretrainState)
 

@@ -268,7 +268,7 @@ def test_a_request_to_stop_saves_and_leaves(checkpoint, tmp_path):
     assert metrics[0] == metrics[1]
     (saved / "training_state" / "optimizer.pt").write_bytes(b"cut off")
     with pytest.raises(
-        UserError, match=r"optimizer\.pt is damaged\. Delete .*step-0000011 to resume"
+        UserError, match=r"optimizer\.pt is damaged: .*\. Delete .*step-0000011 to resume"
     ):
         resumed.resume(saved)
 
