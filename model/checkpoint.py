@@ -27,6 +27,7 @@ from .encoders.catalogue import current_names, make_pretrain_model, read_hf
 from .encoders.config import EncoderConfig
 from .encoders.encoder import UnsetWeights
 from .encoders.heads import PretrainModel
+from .notices import print_notice
 from .tokenizer import TextTokenizer, model_max_length, tokenizer_files
 from .torch_file import TorchFileError, read_torch_file
 
@@ -132,6 +133,15 @@ class Checkpoint:
     def is_finetuned(self) -> bool:
         """Whether `finetune` wrote it."""
         return (self.folder / TASK).is_file()
+
+    def report_unfinished(self) -> None:
+        """Print that the model is one of a pre-training that goes on, if it is."""
+        # As in `training.run`, which imports this module.
+        if (self.folder / "run.json").is_file() and not (self.folder / "summary.json").is_file():
+            print_notice(
+                f"The run in {self.name} is not finished: this is the model of its last "
+                "checkpoint. Rerun its command to resume it."
+            )
 
     def digest(self) -> str:
         """Return the digest of the weights, the configuration and the tokenizer."""

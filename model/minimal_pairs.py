@@ -66,6 +66,7 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise UserError(f"{data} has no pairs.")
     checkpoint = Checkpoint.open(run)
+    checkpoint.report_unfinished()
     target = find_device(device)
     model = checkpoint.pretrain_model(masked_words_alone=True).eval().to(target)
     vocabulary = checkpoint.vocabulary()

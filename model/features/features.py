@@ -89,6 +89,7 @@ def extract_features(
     if not num_texts:
         raise UserError(f"{data} contains no texts.")
     opened = Checkpoint.open(checkpoint)
+    opened.report_unfinished()
     extractor = Extractor(opened, config)
     digest = None if is_hub(data) else files_digest([data])
     made_from = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}

@@ -120,7 +120,14 @@ def finetune(
                 _finish(setup, path, str(data), ranks)
             ranks.wait()
         summary = read_summary(path)
-    assert summary is not None
+        assert summary is not None
+        # Also if all was done before: the command ends with 1 again.
+        if ranks.rank == 0 and summary["degenerate_runs"]:
+            print_notice(
+                f"{summary['degenerate_runs']:,} of {summary['runs']:,} runs are within one "
+                "standard error of a constant answer. If the loss in their metrics.csv does not "
+                "fall, lower `learning_rates`; if it falls, give more `epochs`."
+            )
     return summary
 
 
@@ -194,12 +201,6 @@ def _finish(setup: FinetuneSetup, path: Path, data: str, ranks: Ranks) -> None:
             for name, content in predict_files(finetuned, files, split).items():
                 output.write_bytes(f"test/{name}", content)
     summary = summarise(setup, runs)
-    if summary["degenerate_runs"]:
-        print_notice(
-            f"{summary['degenerate_runs']:,} of {len(runs):,} runs are within one standard error "
-            "of a constant answer. If the loss in their metrics.csv does not fall, lower "
-            "`learning_rates`; if it falls, give more `epochs`."
-        )
     card = task_card(
         task=setup.task,
         data=data,

@@ -51,6 +51,7 @@ def evaluate(
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
     checkpoint = Checkpoint.open(run)
+    checkpoint.report_unfinished()
     config = checkpoint.shape
     num_positions = config.num_positions
     if directory.max_length > num_positions:

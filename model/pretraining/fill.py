@@ -35,6 +35,7 @@ def fill_all(run: str | Path, texts: Iterable[str], top: int = 5) -> Iterator[li
         raise UserError(
             f"{run} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
         )
+    checkpoint.report_unfinished()
     model = checkpoint.pretrain_model(masked_words_alone=True).eval()
     vocabulary = checkpoint.vocabulary()
     for text in texts:

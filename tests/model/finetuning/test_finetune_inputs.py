@@ -64,6 +64,15 @@ def test_regression_learns_a_score(checkpoint, tmp_path):
     assert good > bad + 1
 
 
+def test_what_to_do_about_degenerate_runs_is_said_each_time(checkpoint, tmp_path, capsys):
+    table = write_table(tmp_path / "data.tsv", sentences(20, 3))
+    for _ in range(2):
+        config = quick(epochs=0.1, learning_rates=(1e-9,))
+        summary = finetune("sst2", table, checkpoint, tmp_path / "run", config)
+        assert summary["degenerate_runs"] == summary["runs"] == 1
+        assert "1 of 1 runs are within one standard error" in capsys.readouterr().err
+
+
 def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     header, labels = "sentence1\tsentence2\tgold_label", ["neutral", "entailment", "contradiction"]
     sizes = {

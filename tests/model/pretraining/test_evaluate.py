@@ -169,6 +169,17 @@ def test_fill_needs_a_vocabulary_in_either_form(run, tmp_path):
         fill(copy, "w7 [MASK]")
 
 
+def test_the_model_of_a_run_that_is_not_finished_is_called_so(run, instances, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "run.json").write_text("{}")
+    for is_finished in (False, True):
+        fill(copy, "w7 [MASK]")
+        evaluate(copy, instances, device="cpu")
+        notice = f"The run in {copy} is not finished: this is the model of its last checkpoint."
+        assert capsys.readouterr().err.count(notice) == (0 if is_finished else 2)
+        (copy / "summary.json").write_text("{}")
+
+
 def test_fill_names_no_more_tokens_than_there_are(run):
     (guesses,) = fill(run, "w7 [MASK]", top=1000)
     assert len(guesses) == 60 and sum(guess.probability for guess in guesses) == pytest.approx(1)
