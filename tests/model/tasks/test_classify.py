@@ -61,7 +61,7 @@ def classify(path: Path, **options):
     ("labels", "chosen", "names", "refused"),
     [
         ("'yes' 'yes' 'no' 'no'", "matthews", ["matthews", "accuracy", "macro_f1"], "f1"),
-        ("0.5 1.5", "pearson", ["pearson", "spearman"], "accuracy"),
+        ("0.5 1.5", "pearson", ["pearson", "spearman", "rmse", "r2"], "rmse"),
         ("['a','b'] ['a']", "macro_f1", ["macro_f1", "micro_f1"], "accurracy"),
     ],
 )
