@@ -182,7 +182,8 @@ def _unpickle(file: BinaryIO) -> tuple[Any, list[_Storage]]:
         del stack[start:]
         return items
 
-    for opcode, argument, _ in pickletools.genops(file):
+    operations: Iterable[tuple[pickletools.OpcodeInfo, Any, Any]] = pickletools.genops(file)
+    for opcode, argument, _ in operations:
         match opcode.name:
             case "PROTO" | "FRAME":
                 pass
