@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
@@ -182,8 +182,8 @@ def _unpickle(file: BinaryIO) -> tuple[Any, list[_Storage]]:
         del stack[start:]
         return items
 
-    operations: Iterable[tuple[pickletools.OpcodeInfo, Any, Any]] = pickletools.genops(file)
-    for opcode, argument, _ in operations:
+    for opcode, given, _ in pickletools.genops(file):
+        argument = cast(Any, given)
         match opcode.name:
             case "PROTO" | "FRAME":
                 pass

@@ -64,7 +64,7 @@ def test_predictions_do_not_depend_on_the_unit_of_the_scores(checkpoint, tmp_pat
         assert scores["rmse"] < abs(factor) * 12
         assert summary["degenerate_runs"] == 0
         standard[name] = (answers(tmp_path / name / "run", data) - added) / factor
-    spread = np.std(standard["age"])
+    spread = float(np.std(standard["age"]))
     for name, values in standard.items():
         np.testing.assert_allclose(values, standard["age"], atol=0.01 * spread, err_msg=name)
     # As transformers answers.
@@ -96,7 +96,7 @@ def test_scores_that_a_model_cannot_tell_apart_are_refused(scores):
 def test_scores_are_standardised_exactly_each_text_once():
     scale = scale_of([*features_of(2e29, -1e30, 1e29), feature(1e29, 2)])
     scores = np.array([2e29, -1e30, 1e29])
-    assert scale == Scale(pytest.approx(scores.mean()), pytest.approx(scores.std()))
+    assert tuple(scale) == pytest.approx((scores.mean(), scores.std()))
     targets = [scale.standardise(each).target for each in features_of(*scores)]
     assert [target.dtype for target in targets if target is not None] == [np.float32] * 3
     np.testing.assert_allclose(scale.restore(np.array(targets)), scores, rtol=1e-6)
