@@ -275,7 +275,7 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
             or len(first_line) < 12
             or first_line[-1].isdigit()
         )
-        # As many as a sentence may have, so that memory is bounded.
+        # As many as a sentence may have, and none of a giant one, so that memory is bounded.
         if (continues or may_be_mark) and 0 < len(held) < 100 and _is_open(pieces[-1]):
             is_mark = may_be_mark and _PAGE_MARK.match(" ".join(block.lines))
             if is_mark or continues:
@@ -305,6 +305,8 @@ def _pieced(held: list[Block], pieces: list[Block]) -> Iterator[Block]:
 def _is_open(block: Block) -> bool:
     """Return whether a paragraph is no heading, and lacks the end of its sentence."""
     text = block.lines[-1].rstrip()
+    if sum(map(len, block.lines)) > 10_000:  # cut for its length, if at all
+        return False
     if ends_sentence(text) or text.rstrip("-–—").endswith((":", "：")):
         return False
     if len(block.lines) > 1:
