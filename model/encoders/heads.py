@@ -4,7 +4,7 @@ Shapes: B rows, L padded length, T packed tokens, D hidden size, M predicted tok
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ...pipeline.errors import UserError
+from . import transfer
 from .config import EncoderConfig
 from .encoder import Encoder
 
@@ -51,19 +52,11 @@ class PretrainBatch(NamedTuple):
 
     def pin(self) -> "PretrainBatch":
         """Copy the batch to pinned memory, ahead of `to`."""
-        return self._map(Tensor.pin_memory)
+        return PretrainBatch._make(transfer.pin(self))
 
     def to(self, device: torch.device) -> "PretrainBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
-        is_gpu = device.type == "cuda"
-        # Before a copy from memory that is not pinned the driver may wait for the GPU.
-        batch = self.pin() if is_gpu else self
-        return batch._map(lambda tensor: tensor.to(device, non_blocking=is_gpu))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "PretrainBatch":
-        return PretrainBatch._make(
-            change(value) if isinstance(value, Tensor) else value for value in self
-        )
+        return PretrainBatch._make(transfer.send(self, device))
 
 
 class PretrainSums(NamedTuple):

@@ -111,15 +111,18 @@ def micro_batches(
         # gradients to sum: each waits for all the others at every bucket.
         return [make_batch(features[:1])]
 
-    num_batch_targets = max(1, num_targets(features))
+    num_batch_targets = num_targets(features)
     feature_tokens = max(feature.length for feature in features_here)
     size = asked or max(1, most_tokens // feature_tokens)
     batches: list[TaskBatch] = []
     for first in range(0, len(features_here), size):
         chosen = features_here[first : first + size]
         batch = make_batch(chosen, widths)
+        chosen_targets = num_batch_targets
+        if len(chosen) < len(features):
+            chosen_targets = num_targets(chosen)
         # A tensor, as a number would be part of the shape by which graphs are kept.
-        if share := num_targets(chosen) / num_batch_targets:
+        if share := chosen_targets / max(1, num_batch_targets):
             batch = batch._replace(share=torch.tensor(share))
         if device.type == "cuda":
             # Copies from pinned memory to a GPU are asynchronous.

@@ -7,7 +7,7 @@ Shapes: B features, L padded length, T real tokens.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...pipeline.errors import UserError
+from ..encoders import transfer
 from ..encoders.encoder import real_tokens
 from ..encoders.heads import IGNORED
 from ..tokenizer import TokenRow
-from ..training.device import send
 
 
 class Feature(NamedTuple):
@@ -97,17 +97,11 @@ class TaskBatch(NamedTuple):
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
-        return self.map(lambda tensor: send(tensor, device))
+        return TaskBatch._make(transfer.send(self, device))
 
     def pin(self) -> "TaskBatch":
         """Copy the batch to pinned memory."""
-        return self.map(Tensor.pin_memory)
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "TaskBatch":
-        """Return the batch with each tensor changed."""
-        return TaskBatch._make(
-            change(value) if isinstance(value, Tensor) else value for value in self
-        )
+        return TaskBatch._make(transfer.pin(self))
 
 
 def num_cut(features: Sequence[Feature]) -> int:
@@ -121,15 +115,11 @@ def num_targets(features: Sequence[Feature]) -> int:
 
     Losses are means over targets, so the trainer weighs each micro-batch by its share of them.
     """
-    total = 0
-    for feature in features:
-        if feature.target is None:
-            continue
-        if feature.target.dtype.kind == "i":
-            total += int((feature.target != IGNORED).sum())
-        else:
-            total += feature.target.size
-    return total
+    targets = [feature.target.ravel() for feature in features if feature.target is not None]
+    if not targets:
+        return 0
+    values = np.concatenate(targets)
+    return int(np.count_nonzero(values != IGNORED)) if values.dtype.kind == "i" else values.size
 
 
 def filled(length: int, widths: Sequence[int]) -> int:
@@ -159,15 +149,14 @@ def make_batch(features: Sequence[Feature], widths: Sequence[int] = ()) -> TaskB
     # The mask selects row after row, so the rows' tokens fill it in order.
     input_ids_BL[mask_BL] = np.concatenate([row.input_ids for row in rows])
     mask = torch.from_numpy(mask_BL)
-    targets = [
-        torch.from_numpy(feature.target) for feature in features if feature.target is not None
-    ]
+    targets = [feature.target for feature in features if feature.target is not None]
     target = None
     # All targets of a task have the same number of dimensions; targets of tokens differ in length.
     if targets and targets[0].ndim == 0:
-        target = torch.stack(targets)
+        target = torch.from_numpy(np.stack(targets))
     elif targets:
-        target = nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=IGNORED)
+        tensors = [torch.from_numpy(target) for target in targets]
+        target = nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=IGNORED)
         # Targets of tokens, not the two ends of an answer, nor several labels, which are floats.
         if not target.is_floating_point() and target.shape[1] == lengths_B1.max():
             target = F.pad(target, (0, width - target.shape[1]), value=IGNORED)

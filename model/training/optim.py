@@ -66,8 +66,8 @@ def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+            return  # all groups have the same tensor
+        group["lr"] = rate
 
 
 def learning_rate(

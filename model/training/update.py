@@ -23,7 +23,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
-from .device import autocast, send, sum_dtype
+from .device import autocast, default_generator, send, sum_dtype
 from .graphs import CaptureError, Graphs, Inference, first_line, make_graphs
 from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, make_optimizer, set_learning_rate
 from .ranks import GradientSum, Ranks
@@ -75,6 +75,16 @@ class Update(NamedTuple):
         return math.isfinite(sum(self.sums)) and has_gradient
 
 
+class _Pending(NamedTuple):
+    """An update that was launched."""
+
+    step: int
+    figures: Tensor
+    """The sums and the norm of the gradient, on the device: whoever reads them waits for it."""
+    asked: tuple[float, float] | None = None
+    """Whether to stop, and the seconds; with several ranks they are behind the sums."""
+
+
 class Updater:
     """Updates a model's weights, and keeps each update's figures until `drain` asks for them.
 
@@ -102,10 +112,11 @@ class Updater:
         self._scaler = GradScaler(ranks.device.type, enabled=dtype == torch.float16)
         self._gradient_sum = GradientSum(model.parameters(), ranks)
         self._dropout_seed = dropout_seed
+        self._generator = default_generator(ranks.device)
         self._rate = 0.0
         self._gradients: dict[nn.Parameter, Tensor] = {}
         """Where graphs add up the gradients of several micro-batches; zeros between updates."""
-        self._pending: list[tuple[int, Tensor]] = []
+        self._pending: list[_Pending] = []
         self._inference: Inference | None = None
 
     def update(
@@ -122,9 +133,12 @@ class Updater:
         self._rate = rate
         set_learning_rate(self.optimizer, rate)
         if self.graphs is None:
-            sums_S, norm_1 = self._compute(step, batches)
+            figures = self._compute(step, batches)
         else:
-            sums_S, norm_1 = self._replay(step, batches, self.graphs)
+            figures = self._replay(step, batches, self.graphs)
+        if self._ranks.num_ranks == 1:
+            self._pending.append(_Pending(step, figures, (float(stop_asked), seconds)))
+            return
 
         # Requests to stop and clocks differ between ranks; these two travel with the sums, so all
         # ranks decide alike.
@@ -135,14 +149,13 @@ class Updater:
         first_rank_seconds = 0.0
         if self._ranks.rank == 0:
             first_rank_seconds = seconds
-        shared = torch.tensor([stop_asked, first_rank_seconds], dtype=sums_S.dtype)
+        shared = torch.tensor([stop_asked, first_rank_seconds], dtype=figures.dtype)
         shared = send(shared, self._ranks.device)
-        sums = self._ranks.sum(torch.cat([sums_S, shared]))
-        # A tensor of the device: `drain` waits for its values.
-        self._pending.append((step, torch.cat([sums, norm_1])))
+        sums = self._ranks.sum(torch.cat([figures[:-1], shared]))
+        self._pending.append(_Pending(step, torch.cat([sums, figures[-1:]])))
 
-    def _compute(self, step: int, batches: Sequence[_MicroBatch]) -> tuple[Tensor, Tensor]:
-        """Update; return the sums (S,) of this rank, and the norm of the gradient (1,)."""
+    def _compute(self, step: int, batches: Sequence[_MicroBatch]) -> Tensor:
+        """Update; return the figures (S + 1,): the sums of this rank, the norm of the gradient."""
         sums = []
         for index, batch in enumerate(batches):
             self._seed_dropout(step, index)
@@ -150,19 +163,16 @@ class Updater:
                 # From now on each gradient is sent as soon as the backward pass has computed it.
                 self._gradient_sum.start()
             sums.append(self._add_gradient(batch.to(self._ranks.device)))
-        return functools.reduce(torch.add, sums), self._step()
+        return torch.cat([functools.reduce(torch.add, sums), self._step()])
 
-    def _replay(
-        self, step: int, batches: Sequence[_MicroBatch], graphs: Graphs
-    ) -> tuple[Tensor, Tensor]:
+    def _replay(self, step: int, batches: Sequence[_MicroBatch], graphs: Graphs) -> Tensor:
         """Update by graphs; without them if they cannot be captured, or memory is short."""
         try:
             # One micro-batch is a graph with all of the update: its gradients take no memory of
             # their own. Of several, each adds its gradients in a graph, and another one steps.
             if len(batches) == 1:
                 self._seed_dropout(step, 0)
-                figures = graphs.run("update", self._update, batches[0])
-                return figures[:-1], figures[-1:]
+                return graphs.run("update", self._update, batches[0])
             for parameter in self._gradients:
                 parameter.grad = self._gradients[parameter]
             sums = []
@@ -174,7 +184,7 @@ class Updater:
                 if parameter.grad is not None:
                     self._gradients[parameter] = parameter.grad
                     parameter.grad = None
-            return functools.reduce(torch.add, sums), norm_1
+            return torch.cat([functools.reduce(torch.add, sums), norm_1])
         except (CaptureError, torch.OutOfMemoryError) as error:
             if not graphs.works:
                 raise
@@ -189,7 +199,7 @@ class Updater:
     def _seed_dropout(self, step: int, micro_batch: int) -> None:
         # A graph reads the seed when it is replayed.
         seed = stable_hash(*self._dropout_seed, step, self._ranks.rank, micro_batch)
-        torch.manual_seed(seed >> 1)
+        self._generator.manual_seed(seed >> 1)
 
     def _add_gradient(self, batch: Any) -> Tensor:
         """Add a micro-batch's gradients to those of the micro-batches before; return its sums."""
@@ -227,13 +237,15 @@ class Updater:
         if self._scaler.is_enabled():
             scale = self._scaler.get_scale()
         # One copy for all of them: a GPU waits during each.
-        figures = torch.stack([tensor for _, tensor in self._pending]).tolist()
-        for (step, _), (*values, num_stops, seconds, gradient_norm) in zip(
-            self._pending, figures, strict=True
-        ):
+        figures = torch.stack([pending.figures for pending in self._pending]).tolist()
+        for pending, (*sums, gradient_norm) in zip(self._pending, figures, strict=True):
+            if pending.asked is None:
+                *sums, num_stops, seconds = sums
+            else:
+                num_stops, seconds = pending.asked
             update = Update(
-                step=step,
-                sums=values,
+                step=pending.step,
+                sums=sums,
                 gradient_norm=gradient_norm,
                 stop_asked=num_stops > 0,
                 seconds=seconds,

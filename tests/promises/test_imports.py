@@ -79,6 +79,7 @@ ALLOWED_IN_MODEL = {
         "model.checkpoint",
         "model.config",
         "model.encoders.config",
+        "model.encoders.transfer",
         "model.notices",
     },
     "model.copies": set[str](),

@@ -264,10 +264,7 @@ def test_an_update_never_waits_for_a_gpu(instances, make):
     ranks = Ranks(0, 1, torch.device("cuda"))
     work = make(instances, ranks, 3)
     work.model.cuda()
-    batches = [
-        batch.pin() if hasattr(batch, "pin") else batch.map(torch.Tensor.pin_memory)
-        for batch in work.batches
-    ]
+    batches = [batch.pin() for batch in work.batches]
     updater = Updater(
         work.model,
         make_optimizer(work.model),
