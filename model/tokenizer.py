@@ -16,7 +16,7 @@ from ..pipeline.vocabulary.files import (
     read_vocabulary,
     vocabulary_files,
 )
-from ..pipeline.vocabulary.tokenize import panics_reported
+from ..pipeline.vocabulary.tokenize import faults_reported
 
 
 class TokenRow(NamedTuple):
@@ -44,7 +44,7 @@ class TextTokenizer:
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens or truncation."""
-        with panics_reported():
+        with faults_reported():
             # "Fast" is without offsets.
             encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._as_text(encoding.ids) for encoding in encodings]
@@ -71,7 +71,7 @@ class TextTokenizer:
         Offsets are int64 (T, 2): a token's first character, and one past its last.
         """
         tokenized = []
-        with panics_reported():
+        with faults_reported():
             encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, encodings, strict=True):
             # A text without tokens has no offsets either: reshaped, they are (0, 2).
@@ -177,8 +177,13 @@ def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     if fields.get("truncation") or fields.get("padding"):
         fields |= {"truncation": None, "padding": None}
         files["tokenizer.json"] = json.dumps(fields, ensure_ascii=False).encode()
-    named = json.loads(files.pop("special_tokens_map.json", b"{}"))
+    named = _settings(files, "special_tokens_map.json", directory)
+    files.pop("special_tokens_map.json", None)
     if named:
-        named |= json.loads(files.get("tokenizer_config.json", b"{}"))
+        named |= _settings(files, "tokenizer_config.json", directory)
         files["tokenizer_config.json"] = (json.dumps(named, indent=2) + "\n").encode()
     return files
+
+
+def _settings(files: Mapping[str, bytes], name: str, directory: str | Path) -> dict[str, Any]:
+    return parse_json(files.get(name, b"{}"), dict[str, Any], f"{directory}/{name}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ...pipeline.errors import UserError
-from ...pipeline.vocabulary.tokenize import panics_reported
+from ...pipeline.vocabulary.tokenize import faults_reported
 from ...pipeline.vocabulary.vocabulary import MASK, Vocabulary
 from ..checkpoint import Checkpoint
 from ..encoders.heads import PretrainModel
@@ -45,7 +45,7 @@ def fill_all(run: str | Path, texts: Iterable[str], top: int = 5) -> Iterator[li
 def _fill_one(
     model: PretrainModel, vocabulary: Vocabulary, text: str, top: int
 ) -> list[list[Guess]]:
-    with panics_reported():
+    with faults_reported():
         # Whatever the model calls its mask.
         encoding = vocabulary.tokenizer().encode(text.replace(MASK, vocabulary.specials.mask))
     ids = torch.tensor([encoding.ids])

@@ -303,12 +303,13 @@ def encode_texts(
     """
     ids = [np.zeros(0, np.int32)]
     lengths: list[int] = []
-    with panics_reported():
-        for batch in _batched(texts, characters_per_call):
-            for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-                token_ids = encoding.ids
-                ids.append(np.array(token_ids, np.int32))
-                lengths.append(len(token_ids))
+    for batch in _batched(texts, characters_per_call):
+        with faults_reported():
+            encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        for encoding in encodings:
+            token_ids = encoding.ids
+            ids.append(np.array(token_ids, np.int32))
+            lengths.append(len(token_ids))
     return np.concatenate(ids), np.array(lengths, np.int64)
 
 
@@ -328,13 +329,16 @@ def _batched(texts: Iterable[str], characters_per_batch: int) -> Iterator[list[s
 
 
 @contextmanager
-def panics_reported() -> Iterator[None]:
-    """Raise `UserError` where ``tokenizers`` panics, as at a regular expression without end."""
+def faults_reported() -> Iterator[None]:
+    """Raise `UserError` where ``tokenizers`` fails at a text: as at a regular expression without
+    end, or a character that is unknown where no token stands for such.
+    """
     try:
         yield
     except BaseException as error:
-        # pyo3_runtime.PanicException cannot be imported, and is no `Exception`.
-        if type(error).__name__ != "PanicException":
+        # pyo3_runtime.PanicException cannot be imported, and is no `Exception`; all else that
+        # `tokenizers` raises is of that class itself.
+        if type(error).__name__ not in ("PanicException", "Exception"):
             raise
         reason = str(error).split("\n")[0][:200]
         raise UserError(

@@ -1,15 +1,12 @@
 """Read a ``tokenizer.json``, whoever wrote it.
 
 WordPiece that cuts text as BERT does, and byte-level BPE that cuts it as GPT-2 does, are tokenised
-by our own fast code, which gives the same ids; whatever else ``tokenizers`` loads, by it. One that
-could take all memory, or no end of time, is tried out first, in a process of its own.
+by our own fast code, which gives the same ids; whatever else `tokenizer_limits` lets pass, by
+``tokenizers``.
 """
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -17,7 +14,8 @@ from tokenizers import Tokenizer
 from ..errors import UserError
 from ..parsing import parse_json
 from .byte_level import CHARACTERS
-from .normalization import RULES, Normalization, bert_normalization
+from .normalization import Normalization, bert_normalization
+from .tokenizer_limits import check_tokenizer
 from .vocabulary import (
     SPECIAL_TOKENS,
     ByteLevel,
@@ -26,27 +24,6 @@ from .vocabulary import (
     Vocabulary,
 )
 
-_TRIAL = """
-import os, resource, sys
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads take addresses too
-from tokenizers import Tokenizer
-try:
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-except ValueError:  # on macOS, or below a limit that is lower already
-    pass
-try:
-    tokenizer = Tokenizer.from_buffer(sys.stdin.buffer.read())
-except Exception:  # whoever reads the file reports it
-    print(0)
-    sys.exit()
-tokenizer.no_truncation()
-tokenizer.no_padding()
-characters = sorted(set("".join(tokenizer.get_vocab())) | set(map(chr, range(33, 127))))
-encoded = tokenizer.encode_batch_fast(characters, add_special_tokens=False)
-tokenizer.encode_batch_fast(["".join(characters)])
-print(max(len(each.ids) for each in encoded))
-"""
-_KNOWN_PATTERNS = {each.pattern for rule in RULES.values() for each in rule}
 _USUAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -107,68 +84,14 @@ def _check_case(lowercase: bool, content: bytes, path: str) -> None:
 
 
 def _open(content: bytes, path: str) -> Tokenizer:
-    fields = parse_json(content, dict[str, Any], path, "Fetch it again.")
-    num_lengthening = 0
-    needs_trial = False
-    for part in _parts(fields):
-        pattern = part.get("pattern")
-        if isinstance(pattern, dict):
-            # Strings, if it is a tokenizer's file; `tokenizers` refuses others below.
-            text = str(pattern.get("String", "x"))
-            content_of_part = str(part.get("content", ""))
-            if part.get("type") == "Replace" and len(content_of_part) > len(text):
-                num_lengthening += 1
-            needs_trial |= str(pattern.get("Regex")) not in _KNOWN_PATTERNS
-        needs_trial |= "precompiled_charsmap" in part
-    if num_lengthening > 1:
-        raise UserError(
-            f"{path} lengthens text by {num_lengthening} replacements, one after the other; use "
-            "another tokenizer."
-        )
-    if needs_trial:
-        _try_out(content, path)
+    check_tokenizer(parse_json(content, dict[str, Any], path, "Fetch it again."), path)
     try:
         return Tokenizer.from_buffer(content)
     except BaseException as error:  # a Rust panic is no `Exception`
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
-        raise UserError(f"{path} cannot be read by tokenizers: {error}.") from None
-
-
-def _parts(fields: Any) -> Iterator[dict[str, Any]]:
-    """Yield the normalisers, pre-tokenizers and so on of a ``tokenizer.json``, not the model."""
-    if isinstance(fields, dict):
-        yield fields
-        for name, value in fields.items():
-            if name not in ("model", "added_tokens", "pattern"):
-                yield from _parts(value)
-    elif isinstance(fields, list):
-        for value in fields:
-            yield from _parts(value)
-
-
-@lru_cache(maxsize=8)
-def _try_out(content: bytes, path: str, code: str = _TRIAL) -> None:
-    """Raise `UserError` if a ``tokenizer.json`` ends the process at the characters of its tokens,
-    as tokenizers does when the memory is full, takes more than a minute for them, or makes too many
-    tokens of one.
-    """
-    fault = ""
-    command = [sys.executable, "-P", "-c", code]  # as for workers
-    time_s = 60
-    try:
-        done = subprocess.run(
-            command, input=content, capture_output=True, timeout=time_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        fault = f"takes more than {time_s} s"
-    else:
-        if done.returncode != 0 or not done.stdout.strip().isdigit():
-            fault = "fails"
-        elif int(done.stdout) > 32:  # U+FDFA becomes 18 letters by NFKC
-            fault = f"makes {int(done.stdout):,} tokens of one character"
-    if fault:
-        raise UserError(f"{path} {fault} when it is tried on a short text; use another tokenizer.")
+        reason = str(error).split("\n")[0][:200]
+        raise UserError(f"{path} cannot be read by tokenizers: {reason}.") from None
 
 
 def _specials(
@@ -194,6 +117,11 @@ def _specials(
         for role in _USUAL_NAMES:
             token = settings.get(f"{role}_token")
             token = token.get("content") if isinstance(token, dict) else token
+            if token is not None and not isinstance(token, str):
+                shown = json.dumps(token)[:60]
+                raise UserError(
+                    f"{name} beside {path}: {role}_token is {shown}, not a token; correct it."
+                )
             named[role] = token or named.get(role)
     roles: dict[str, str] = {}
     for role, usual_names in _USUAL_NAMES.items():

@@ -30,6 +30,7 @@ from .tokenize import (
     Speller,
     Splitter,
     encode_texts,
+    faults_reported,
 )
 
 
@@ -230,10 +231,9 @@ class Vocabulary:
         if not self.is_foreign:
             return True
         tokenizer = self.tokenizer()
-        alone, twice = (
-            tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", "a a")
-        )
-        return twice == [*alone, *alone]
+        with faults_reported():
+            alone, twice = tokenizer.encode_batch_fast(["a", "a a"], add_special_tokens=False)
+        return twice.ids == [*alone.ids, *alone.ids]
 
     @cached_property
     def ids_in_text(self) -> np.ndarray:

@@ -16,7 +16,6 @@ from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import mask_rows
-from clozeworks.pipeline.vocabulary import tokenizer_file
 from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Specials, Vocabulary
@@ -225,33 +224,3 @@ def test_what_cannot_be_compared_is_refused_before_the_work(tmp_path: Path, caps
     with pytest.raises(SystemExit):
         main(["vocab", "no documents", f"--output={tmp_path}/vocab", f"--compare={other}"])
     assert "Only WordPiece and byte-level vocabularies" in capsys.readouterr().err
-
-
-def test_a_map_of_characters_is_tried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    tried: list[bytes] = []
-    monkeypatch.setattr(tokenizer_file, "_try_out", lambda content, path: tried.append(content))
-    fields = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(fields))
-    with pytest.raises(UserError, match="cannot be read by tokenizers"):
-        read_vocabulary(str(tmp_path))
-    assert tried
-
-
-def test_a_trial_runs_nothing_of_the_current_folder_and_must_succeed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tokenizers.py").write_text("open('executed', 'w')")
-    model = save(train("split"), tmp_path / "model")
-    read_vocabulary(str(model))
-    assert not (tmp_path / "executed").exists()
-    for code in ("print('text')", "raise MemoryError"):
-        with pytest.raises(UserError, match="fails when it is tried on a short text"):
-            tokenizer_file._try_out(b"", str(model), code)
-
-
-def test_a_replacement_without_strings_is_one_error(tmp_path: Path):
-    replacement = {"type": "Replace", "pattern": {"String": 1, "Regex": []}, "content": None}
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": replacement}))
-    with pytest.raises(UserError, match="cannot be read by tokenizers"):
-        read_vocabulary(str(tmp_path))
