@@ -11,7 +11,7 @@ from .data_summary import (
     summarize_vocabulary,
 )
 from .options import GroupedCommand, config_options, make_config, path_option
-from .output import CommandSummary
+from .output import CommandSummary, warn
 from .progress import data_stage_terminal
 
 sources_argument = click.argument(
@@ -109,12 +109,15 @@ def build(
     """
     from ..pipeline.instances.pipeline import InstancesStage
     from ..pipeline.instances.pipeline import build as run_build
+    from ..pipeline.vocabulary.files import unusual_class
 
     config = make_config(BuildConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     if options.dry_run:
         stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
         return summarize_dry_run(stage, options)
+    if notice := unusual_class(vocab):
+        warn(notice)
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_build(documents, vocab, output, config, options, progress)
     return summarize_instances(output, manifest)

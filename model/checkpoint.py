@@ -20,7 +20,7 @@ from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
 from ..pipeline.storage.state import VOCABULARY_FILES, folders_with
-from ..pipeline.vocabulary.files import read_vocabulary
+from ..pipeline.vocabulary.files import read_vocabulary, unusual_class
 from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .copies import local_copy
 from .encoders.catalogue import current_names, make_pretrain_model, read_hf
@@ -122,6 +122,8 @@ class Checkpoint:
         files = _weight_files(folder)
         # A damaged shape is found before anything of its size is allocated: a parameter takes a
         # byte or more.
+        if notice := unusual_class(str(folder)):
+            print_notice(f"{notice}.")
         if files and shape.num_parameters() > sum(file.stat().st_size for file in files):
             names = ", ".join(file.name for file in files)
             raise UserError(

@@ -30,7 +30,7 @@ import torch
 
 from ..pipeline.counters import Z_95, wilson_interval
 from ..pipeline.errors import UserError
-from ..pipeline.vocabulary.tokenize import panics_reported
+from ..pipeline.vocabulary.tokenize import faults_reported
 from ..pipeline.vocabulary.vocabulary import Vocabulary
 from .checkpoint import Checkpoint
 from .copies import local_copy
@@ -162,7 +162,7 @@ def sentence_scores(
     device = next(model.parameters()).device
     limit = model.config.num_positions
     is_decoder = model.config.is_decoder
-    with panics_reported():
+    with faults_reported():
         encodings = vocabulary.plain_tokenizer().encode_batch(list(sentences))
     # What is predicted in a row: which score it adds to (0 if the token is masked alone, 1 with
     # those to its right), which sentence's, where, and the token. Rows of one length need no

@@ -17,6 +17,8 @@ from ..pipeline.vocabulary.files import (
     vocabulary_files,
 )
 from ..pipeline.vocabulary.tokenize import faults_reported
+from ..pipeline.vocabulary.vocabulary import unknown_tokens
+from .notices import print_notice
 
 
 class TokenRow(NamedTuple):
@@ -41,6 +43,8 @@ class TextTokenizer:
         """In a row of two texts; a row of one has two."""
         unk_id = self.vocabulary.unk_id
         self.unknown = self.vocabulary.mask_id if unk_id is None else unk_id
+        self._num_tokens = 0
+        self._num_unknown = 0
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens or truncation."""
@@ -50,10 +54,20 @@ class TextTokenizer:
         return [self._as_text(encoding.ids) for encoding in encodings]
 
     def _as_text(self, ids: list[int]) -> list[int]:
-        """Return the ids with special tokens that a model made of text as unknown ones."""
-        if self.vocabulary.spelling == "##":
-            return ids
-        return self.vocabulary.ids_in_text[ids].tolist()
+        """Return the ids with special tokens that a model made of text as unknown ones, and count
+        those.
+        """
+        if self.vocabulary.spelling != "##":
+            ids = self.vocabulary.ids_in_text[ids].tolist()
+        self._num_tokens += len(ids)
+        if self.vocabulary.unk_id is not None:
+            self._num_unknown += ids.count(self.vocabulary.unk_id)
+        return ids
+
+    def report_unknown(self) -> None:
+        """Print a notice if many of the tokens so far are unknown."""
+        if warning := unknown_tokens(self._num_unknown, self._num_tokens):
+            print_notice(f"{warning}.")
 
     def word_ids(self, words: Sequence[str], spaced: Sequence[bool]) -> list[list[int]]:
         """Return the ids of each word of a sentence, and whether a space stands before it."""

@@ -30,7 +30,7 @@ from ..seeding import rng_for
 from ..storage.shards import Written, read_columns, write_parquet
 from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
-from ..vocabulary.vocabulary import AnyTokenizer, Vocabulary
+from ..vocabulary.vocabulary import AnyTokenizer, Vocabulary, unknown_tokens
 from .chunks import Corpus
 from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances
@@ -129,6 +129,9 @@ class _ShardWriter:
         if not len(corpus.token_ids):
             # An empty shard is written all the same, so that each shard of documents has its own.
             self.warnings.append("the document shard contains no text")
+        num_unknown = int(np.count_nonzero(corpus.token_ids == vocabulary.unk_id))
+        if warning := unknown_tokens(num_unknown, len(corpus.token_ids)):
+            self.warnings.append(warning)
 
     def write(self, reading: "_Reading") -> None:
         """Build and write the rows of a reading; raise as `build_instances` does."""

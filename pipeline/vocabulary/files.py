@@ -1,6 +1,7 @@
 """The files of a vocabulary, as Hugging Face names them: written and read."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..storage.state import (
     folders_with,
     unfinished_stage,
 )
-from .byte_level import byte_level_tokenizer
+from .byte_level import SHOWN_SPACE, byte_level_tokenizer
 from .normalization import Normalization, normalization_of
 from .tokenizer_file import vocabulary_of_json
 from .vocabulary import SPECIAL_TOKENS, Vocabulary, template_of
@@ -37,6 +38,7 @@ class _TokenizerConfig(Struct):
     do_subword_tokenize: bool = True
     word_tokenizer_type: str = "basic"
     subword_tokenizer_type: str = "wordpiece"
+    auto_map: Any = None
 
 
 def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str, bytes]:
@@ -206,12 +208,48 @@ def _parse_vocab_txt(content: bytes, path: str) -> tuple[str, ...]:
             lines = f"lines {line_of_token[token]} and {number}"
             raise UserError(f"{path}: token {token!r} is on {lines}; remove one.")
         line_of_token[token] = number
+    tokens = tuple(line_of_token)
+    _check_form(tokens, path)
     missing = [token for token in SPECIAL_TOKENS if token not in line_of_token]
     if missing:
         raise UserError(
             f"{path} lacks {' '.join(missing)}; a BERT vocabulary needs {' '.join(SPECIAL_TOKENS)}."
         )
-    return tuple(line_of_token)
+    return tokens
+
+
+def _check_form(tokens: Sequence[str], path: str) -> None:
+    """Raise `UserError` if the tokens are written in another way than WordPiece's."""
+    form = ""
+    if all(re.fullmatch(r"\S+ [0-9]+", token) for token in tokens):
+        form = "each line is a token and its count, as PhoBERT and BERTweet have them (with @@)"
+    elif not any(token.startswith("##") for token in tokens):
+        if any(token.startswith(SHOWN_SPACE) for token in tokens):
+            form = f"words begin with {SHOWN_SPACE} and no token with ##, as SentencePiece has them"
+        elif any(token.endswith("@@") for token in tokens):
+            form = "tokens that go on end with @@ and none begins with ##"
+    if form:
+        raise UserError(f"{path}: {form}. {_ADVICE}")
+
+
+def unusual_class(directory: str) -> str:
+    """Return a notice if only the ``vocab.txt`` in a directory is read, and its settings name
+    another tokenizer than BERT's; else "".
+    """
+    files = read_files(directory)
+    if "tokenizer.json" in files or "vocab.txt" not in files:
+        return ""
+    path = _file_path(directory, "tokenizer_config.json")
+    config = parse_json(files.get("tokenizer_config.json", b"{}"), dict[str, Any], path, _ADVICE)
+    name = config.get("tokenizer_class")
+    # Those of BERT's relatives read a vocab.txt as BERT's does.
+    usual = {f"{kind}Tokenizer" for kind in ("Bert", "DistilBert", "Electra", "MobileBert")}
+    if name is None or str(name).removesuffix("Fast") in usual:
+        return ""
+    return (
+        f"{path} names {json.dumps(name)[:60]}, but vocab.txt is read as BERT's: if that tokenizer "
+        "cuts text in another way, give its tokenizer.json"
+    )
 
 
 def _normalization(tokens: Sequence[str], content: bytes, path: str) -> Normalization:
@@ -224,6 +262,8 @@ def _normalization(tokens: Sequence[str], content: bytes, path: str) -> Normaliz
         if setting.default is not None and value != setting.default:
             shown, usual = json.dumps(value), json.dumps(setting.default)
             raise UserError(f"{path}: {setting.name} is {shown}, not {usual}. {_ADVICE}")
+    if config.auto_map:
+        raise UserError(f"{path}: auto_map names code, which is never run. {_ADVICE}")
     if config.do_lower_case is not None:
         return normalization_of(config.do_lower_case, config.strip_accents)
     texts = [token for token in tokens if not token.startswith("[")]

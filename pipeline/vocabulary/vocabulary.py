@@ -286,6 +286,16 @@ class Vocabulary:
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
+def unknown_tokens(num_unknown: int, num_tokens: int) -> str:
+    """Return a warning if over 5% of the tokens are unknown, as with a vocabulary of another
+    language; else "".
+    """
+    share = num_unknown / max(num_tokens, 1)
+    if share <= 0.05:
+        return ""
+    return f"{share:.0%} of the tokens are unknown: use a vocabulary of the texts' language"
+
+
 def template_of(ids: Mapping[str, int]) -> TemplateProcessing:
     """Return what makes ``[CLS] A [SEP] B [SEP]``."""
     return TemplateProcessing(

@@ -105,6 +105,13 @@ def test_rows_are_numbered_in_the_order_of_the_data(checkpoint, texts, tmp_path)
     assert whole["text"].to_pylist() == list(range(15))
 
 
+def test_unknown_tokens_are_a_notice(checkpoint, tmp_path, capsys):
+    for words, warned in (("the films was very-good", False), ("neither word", True)):
+        (tmp_path / "texts.txt").write_text(words)
+        extract(checkpoint, tmp_path / "texts.txt", tmp_path / f"{warned}.parquet")
+        assert ("100% of the tokens are unknown" in capsys.readouterr().err) is warned
+
+
 def test_long_texts_are_cut_with_a_notice(checkpoint, tmp_path, capsys):
     path = tmp_path / "long.txt"
     words = ["the", "film", "was", "very", "dull", "films"] * 5

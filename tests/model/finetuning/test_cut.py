@@ -7,7 +7,10 @@ import json
 
 import pytest
 from clozeworks.cli.main import main
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning import predict as predictor
+from clozeworks.model.finetuning.config import FinetuneConfig
+from clozeworks.model.finetuning.setup import set_up
 from clozeworks.model.notices import print_notice
 from clozeworks.model.tasks.batches import num_cut
 from clozeworks.model.tasks.glue import GLUE
@@ -61,6 +64,13 @@ def test_only_the_first_process_prints(rank, expected, monkeypatch, capsys):
         monkeypatch.setenv("RANK", rank)
     print_notice("so")
     assert capsys.readouterr().err == expected
+
+
+def test_unknown_tokens_are_a_notice(checkpoint, tmp_path, capsys):
+    rows = [f"{word} strange,{label}" for word in ("unheard", "unseen") for label in "ab"]
+    write_lines(tmp_path / "train.csv", "text,label", *rows)
+    set_up("classify", tmp_path, Checkpoint.open(checkpoint), FinetuneConfig(dev_share=0.5))
+    assert "100% of the tokens are unknown" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -145,6 +145,13 @@ def test_documents_of_one_sentence_are_warned_of(vocab: str, tmp_path: Path, cap
     assert f"Warning: {TRAIN}: " in capsys.readouterr().err
 
 
+def test_unknown_tokens_are_warned_of(documents: str, tmp_path: Path, capsys):
+    (tmp_path / "vocab.txt").write_text("\n".join((*SPECIAL_TOKENS, WORDS[0])))
+    command = ["build", documents, f"--vocab={tmp_path}/vocab.txt", f"--output={tmp_path}/out"]
+    main([*command, "--workers=1"])
+    assert "% of the tokens are unknown: use a vocabulary of" in capsys.readouterr().err
+
+
 def test_a_sentence_of_20_000_tokens_is_used_whole(vocab: str, tmp_path: Path):
     long = [" ".join(rng_for(0, "long").choice(WORDS, 20_000).tolist())]
     documents = write_two_sources(tmp_path / "long", [*text_of(300), long], text_of(4))

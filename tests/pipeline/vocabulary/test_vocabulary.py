@@ -15,7 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.fertility import fertility_report
-from clozeworks.pipeline.vocabulary.files import load_vocabulary, read_vocabulary, vocabulary_files
+from clozeworks.pipeline.vocabulary.files import (
+    load_vocabulary,
+    read_vocabulary,
+    unusual_class,
+    vocabulary_files,
+)
 from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
@@ -183,13 +188,21 @@ def changed_json(part: str, name: Any, value: object) -> dict[str, bytes]:
         (as_vocab_txt("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"), r"v/vocab.txt lacks \[MASK\]"),
         (as_vocab_txt(*SPECIALS, "a", "b", "a"), "token 'a' is on lines 6 and 8"),
         (as_vocab_txt(*SPECIALS, "", "b"), "line 6 is empty"),
+        (as_vocab_txt(*SPECIALS, "▁a", "b"), "words begin with ▁ and no token with ##, .*json"),
+        (as_vocab_txt("a 12", "b@@ 9"), "a token and its count, as PhoBERT and BERTweet"),
+        (as_vocab_txt("<s>", "b@@", "c"), "end with @@"),
+        (
+            {**as_vocab_txt(*SPECIALS, "a"), "tokenizer_config.json": b'{"auto_map": ["t.T", 0]}'},
+            "auto_map names code, which is never run",
+        ),
         ({"vocab.txt": b"\xff\xfe["}, "not valid UTF-8"),
         ({"tokenizer.json": b"{"}, "v/tokenizer.json is damaged .* Fetch it again"),
         ({"tokenizer.json": b"[]"}, "expected object, got array"),
-        ({"tokenizer.json": b"{}"}, "v/tokenizer.json cannot be read by tokenizers"),
-        ({"tokenizer.json": b'{"model": "WordPiece"}'}, "cannot be read by tokenizers"),
-        (changed_json("model", "vocab", 5), "cannot be read by tokenizers"),
-        (changed_json("model", "vocab", {"[PAD]": 0, "a": 99}), "ids of its"),
+        ({"tokenizer.json": b"{}"}, "v/tokenizer.json: its model has the unknown type null"),
+        ({"tokenizer.json": b'{"model": "WordPiece"}'}, "the unknown type"),
+        (changed_json("model", "vocab", 5), "its model has no vocab"),
+        (changed_json("model", "vocab", {"[PAD]": 0, "a": 99}), "the id 99, and there are 7"),
+        (changed_json("model", "vocab", {"[PAD]": 0, "a": 6}), "ids of its"),
         (as_vocab_txt(*SPECIALS, "[unused0]"), "only special tokens"),
     ],
 )
@@ -223,6 +236,18 @@ def test_a_tokenizer_unlike_berts_is_refused(setting, value, usual):
 
 
 @needs_shared_data
+def test_another_class_than_berts_is_one_notice(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join((*SPECIALS, "a")))
+    config = tmp_path / "tokenizer_config.json"
+    assert unusual_class(str(tmp_path)) == ""
+    config.write_text('{"tokenizer_class": "BertTokenizerFast"}')
+    assert unusual_class(str(tmp_path)) == ""
+    config.write_text('{"tokenizer_class": "OwnTokenizer"}')
+    assert 'names "OwnTokenizer", but vocab.txt is read as BERT\'s' in unusual_class(str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert unusual_class(str(tmp_path)) == ""  # it says itself how text is cut
+
+
 def test_korean_keeps_its_syllables_and_nearly_all_characters():
     path = DATA / "wikipedia" / "kowiki-hf.parquet"
     texts = pq.read_table(path, columns=["text"])["text"].to_pylist()[:600]
