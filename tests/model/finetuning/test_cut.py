@@ -68,8 +68,9 @@ def test_only_the_first_process_prints(rank, expected, monkeypatch, capsys):
 
 def test_unknown_tokens_are_a_notice(checkpoint, tmp_path, capsys):
     rows = [f"{word} strange,{label}" for word in ("unheard", "unseen") for label in "ab"]
-    write_lines(tmp_path / "train.csv", "text,label", *rows)
-    set_up("classify", tmp_path, Checkpoint.open(checkpoint), FinetuneConfig(dev_share=0.5))
+    for split in ("train", "dev"):
+        write_lines(tmp_path / f"{split}.csv", "text,label", *rows)
+    set_up("classify", tmp_path, Checkpoint.open(checkpoint), FinetuneConfig())
     assert "100% of the tokens are unknown" in capsys.readouterr().err
 
 
