@@ -6,15 +6,19 @@ random embeddings (Gee et al. 2022, "Fast Vocabulary Transfer for Language Model
 token's bias in the masked-LM head is the mean of its pieces' biases.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from tokenizers import normalizers
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
+from ...pipeline.vocabulary.byte_level import SHOWN_SPACE
+from ...pipeline.vocabulary.tokenize import faults_reported
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
@@ -89,17 +93,30 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
 
 
 def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
+    # The model alone is asked for a part of a word: before a text, the whole tokenizer may put a
+    # space, and with it the start of a word.
     tokenizer = old.tokenizer()
-    if old.byte_level:
-        tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    normalizer = tokenizer.normalizer
+    writes_bytes = '"ByteLevel"' in json.dumps(json.loads(tokenizer.to_str())["normalizer"])
+    to_bytes = ByteLevel(add_prefix_space=False, use_regex=False)
+    space = " " if old.spelling == "byte-level" else SHOWN_SPACE
 
     def spell(text: str, continues: bool) -> list[int]:
         if "\N{REPLACEMENT CHARACTER}" in text:  # it stands for a part of a character
             return []
         # A word begins with its space; punctuation stands without one.
-        if text[:1].isalnum() and not continues:
-            text = f" {text}"
-        return tokenizer.encode(text, add_special_tokens=False).ids
+        starts_word = text[:1].isalnum() and not continues
+        if normalizer is not None and not writes_bytes:
+            text = normalizer.normalize_str(text).removeprefix(space)
+        if starts_word and old.spelling:
+            text = space + text
+        if writes_bytes:
+            text = normalizer.normalize_str(text)
+        elif old.spelling == "byte-level" and text:
+            [(text, _)] = to_bytes.pre_tokenize_str(text)
+        with faults_reported():
+            pieces = [token.id for token in tokenizer.model.tokenize(text)]
+        return [] if old.unk_id in pieces else pieces
 
     return spell
 
@@ -110,6 +127,8 @@ def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
         strip_accents=old.normalization.strip_accents,
         clean_text=False,
     )
+    if old.is_foreign:
+        normalizer = old.tokenizer().normalizer or normalizers.Sequence([])
     # WordPiece makes [UNK] of a word with more characters; here every token is spelt.
     wordpiece = WordPiece(old.ids, unk_token=old.specials.unk, max_input_chars_per_word=1_000_000)
 

@@ -70,7 +70,7 @@ def test_unknown_tokens_are_a_notice(checkpoint, tmp_path, capsys):
     rows = [f"{word} strange,{label}" for word in ("unheard", "unseen") for label in "ab"]
     for split in ("train", "dev"):
         write_lines(tmp_path / f"{split}.csv", "text,label", *rows)
-    set_up("classify", tmp_path, Checkpoint.open(checkpoint), FinetuneConfig())
+    set_up("classify", tmp_path, Checkpoint.open(checkpoint), FinetuneConfig(max_length=8))
     assert "100% of the tokens are unknown" in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.parity_fixture import SMALL_BERT
@@ -71,6 +73,48 @@ def test_each_new_token_is_cut_into_old_pieces():
         "서울", "##은", normalization=Normalization(lowercase=True, strip_accents=False)
     )
     assert old_pieces(keeps, vocabulary("서울은"))[-1] == [5, 6]
+
+
+@pytest.mark.parametrize("form", ["metaspace", "prepend", "gemma", "bytes", "lower-cased pieces"])
+def test_a_part_of_a_word_is_spelt_without_a_space_before_it(form: str, tmp_path: Path):
+    """The pieces of a tokenizer that only `tokenizers` reads."""
+    space = "Ġ" if form == "bytes" else "▁"
+    words = [f"{space}believe", f"{space}a", "able", "believ", "s", "."]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if form == "bytes" else [space, "a"]
+    tokens = list(dict.fromkeys([*SPECIAL_TOKENS, *words, *alphabet]))
+    ids = {token: i for i, token in enumerate(tokens)}
+    if form == "lower-cased pieces":
+        words = ["believe", "a", "##able", "##believ", "##s", "."]
+        ids = {token: i for i, token in enumerate((*SPECIAL_TOKENS, *words))}
+        tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    elif form == "gemma":
+        tokenizer = Tokenizer(models.BPE(ids, [], ignore_merges=True, unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    elif form == "bytes":
+        tokenizer = Tokenizer(models.BPE(ids, [], ignore_merges=True))
+        steps = [
+            pre_tokenizers.Split(" ", "merged_with_next"),
+            pre_tokenizers.ByteLevel(True, True, False),
+        ]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    else:
+        scores = [(token, -1.0 - (token == space)) for token in ids]
+        tokenizer = Tokenizer(models.Unigram(scores, unk_id=1, byte_fallback=False))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        if form == "prepend":
+            tokenizer.normalizer = normalizers.Prepend("▁")
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    old = read_vocabulary(str(tmp_path))
+    assert old.is_foreign
+    new = vocabulary("believe", "##able", "##s", ".", "##believ", "##zz")
+    found = [[old.tokens[piece] for piece in pieces] for pieces in old_pieces(old, new)[5:]]
+    expected = [[words[0]], [words[2]], [words[4]], ["."], [words[3]], []]
+    if form == "bytes":
+        expected[-1] = ["z", "z"]
+    assert found == expected
 
 
 def test_embeddings_are_copied_averaged_or_the_mean_of_all_and_the_rest_stays():
