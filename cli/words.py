@@ -43,8 +43,14 @@ def words(
     from ..pipeline.vocabulary.own_words import suggest_words, write_with_words
 
     if documents and add is None and output is None:
-        for word in suggest_words(documents, model, num_words):
+        suggestion = suggest_words(documents, model, num_words)
+        for word in suggestion.words:
             click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
+        share = suggestion.num_saved / max(suggestion.num_tokens, 1)
+        fewer = f"{suggestion.num_saved:,} of {suggestion.num_tokens:,} tokens ({share:.1%})"
+        click.echo(
+            f"With these words in the vocabulary, the documents have {fewer} less.", err=True
+        )
         return None
     if documents or add is None or output is None:
         raise click.UsageError("Give either DOCUMENTS, or --add FILE with --output VOCAB.")

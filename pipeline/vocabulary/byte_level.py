@@ -55,6 +55,11 @@ CHARACTERS = "".join(
 _BYTE_OF_CHARACTER = {character: byte for byte, character in enumerate(CHARACTERS)}
 
 
+def is_byte_level(token: str) -> bool:
+    """Tell whether a token has only characters that stand for bytes."""
+    return _BYTE_OF_CHARACTER.keys() >= set(token)
+
+
 def text_of(token: str) -> str:
     """Return a token's text, with "�" for a part of a character; a token that does not stand for
     bytes is its own.
@@ -62,7 +67,7 @@ def text_of(token: str) -> str:
     >>> text_of("Ġcat")
     ' cat'
     """
-    if not _BYTE_OF_CHARACTER.keys() >= set(token):
+    if not is_byte_level(token):
         return token
     return bytes(map(_BYTE_OF_CHARACTER.__getitem__, token)).decode(errors="replace")
 

@@ -18,12 +18,7 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
     `tokens_per_word` is the fertility.
     """
     counts = words["count"].to_numpy()
-    tokenizer = vocabulary.text_tokenizer()
-    if vocabulary.byte_level:
-        # Words have their space already.
-        tokenizer = ByteLevelTokenizer(vocabulary.tokenizer(), adds_space=False)
-    starts_text = np.ones(words.num_rows, bool)
-    ids, offsets = tokenizer.encode(words["word"].combine_chunks(), starts_text)
+    ids, offsets = _encode_words(vocabulary, words["word"].combine_chunks())
     token_counts = np.zeros(len(vocabulary), np.int64)
     np.add.at(token_counts, ids, np.repeat(counts, np.diff(offsets)))
     num_words = int(counts.sum())
@@ -58,3 +53,17 @@ def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport
             (tokens[token_id], int(token_counts[token_id])) for token_id in rarest[:num_examples]
         ],
     )
+
+
+def pieces_of_words(vocabulary: Vocabulary, words: pa.StringArray) -> np.ndarray:
+    """Return the number of tokens of each word, int64, as `count_words` gives them."""
+    _, offsets = _encode_words(vocabulary, words)
+    return np.diff(offsets)
+
+
+def _encode_words(vocabulary: Vocabulary, words: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+    tokenizer = vocabulary.text_tokenizer()
+    if vocabulary.byte_level:
+        # Words have their space already.
+        tokenizer = ByteLevelTokenizer(vocabulary.tokenizer(), adds_space=False)
+    return tokenizer.encode(words, np.ones(len(words), bool))

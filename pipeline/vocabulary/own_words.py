@@ -1,15 +1,17 @@
-"""Give a published WordPiece vocabulary words of one's own, or say which it cuts into most pieces.
+"""Give a published vocabulary words of one's own, or say which it cuts into most pieces.
 
 The words take the places of [unused] tokens, then new rows at the end, so that all other ids stay
 as the checkpoint has them. `pretrain --vocabulary-from instances` gives each the mean of the pieces
 that it was cut into.
 """
 
+import json
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
+from tokenizers import Tokenizer
 
 from .. import storage
 from ..errors import UserError
@@ -17,8 +19,10 @@ from ..manifests import DocumentsManifest
 from ..storage.directory import write_file
 from ..storage.shards import shard_paths
 from ..storage.state import MANIFEST, read_manifest
+from .byte_level import CHARACTERS, SPACE, is_byte_level, text_of
 from .counts import sentences_of
-from .files import read_vocabulary, vocabulary_files
+from .fertility import pieces_of_words
+from .files import load_vocabulary, read_vocabulary, vocabulary_files
 from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
 
@@ -33,32 +37,105 @@ class CostlyWord(NamedTuple):
 
 def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
     """Return `base` with these words as tokens; those that are one already are left out. Raise
-    `UserError` if it is not BERT's WordPiece, or if something is not one word to it.
+    `UserError` if it is neither BERT's WordPiece nor a byte-level BPE as RoBERTa's, or if something
+    is not one word to it.
     """
-    if base.file:
+    if not base.byte_level and base.file:
         raise UserError(
-            "`add` takes a checkpoint with BERT's WordPiece; this one has another kind."
+            "`add` takes BERT's WordPiece, and byte-level BPE as RoBERTa and ModernBERT have it; "
+            f"this checkpoint has {_kind_of(base)}."
         )
     splitter = base.splitter()
-    tokens = list(base.tokens)
-    unused = [index for index, token in enumerate(tokens) if token.startswith("[unused")]
-    known = set(tokens)
+    normal_words = {}
     for written in words:
         found = splitter.words(written)
-        if len(found) != 1:
+        # GPT-2's rule joins a space with the word after it.
+        if len(found) != 1 or (base.byte_level and len(splitter.words(f" {written}")) != 1):
             raise UserError(
                 f"`add` {written!r}: to this vocabulary it is {len(found)} words "
                 f"({' '.join(found)}); give single words, without spaces and punctuation."
             )
-        [word] = found
-        if word in known:
+        normal_words[found[0]] = written
+    if base.byte_level:
+        return _add_to_byte_level(base, list(normal_words))
+    tokens = list(base.tokens)
+    unused = [index for index, token in enumerate(tokens) if token.startswith("[unused")]
+    for word in normal_words:
+        if word in base.ids:
             continue
-        known.add(word)
         if unused:
             tokens[unused.pop(0)] = word
         else:
             tokens.append(word)
     return Vocabulary(tuple(tokens), base.normalization)
+
+
+def _kind_of(vocabulary: Vocabulary) -> str:
+    assert vocabulary.file is not None
+    model = json.loads(vocabulary.file.content)["model"]
+    match model.get("type"), vocabulary.spelling:
+        case "Unigram", _:
+            return "a Unigram, as XLM-RoBERTa and CamemBERT have it"
+        case "BPE", "▁":
+            return "a BPE of characters, as Gemma and mmBERT have it"
+        case "BPE", "byte-level":
+            return "a byte-level BPE that cuts words in another way, as Llama 3 has it"
+    return f"a {model.get('type', 'model')} with other rules, or with added tokens"
+
+
+def _add_to_byte_level(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
+    """Return `base` with entries for each word behind a space and without one.
+
+    No merge leads to them: ``ignore_merges`` makes a word that is a token this token, and cuts all
+    others as before. Added tokens cannot do this: they are found inside of longer words, or lose
+    the space before them.
+    """
+    tokenizer = base.tokenizer()
+    fields = json.loads(tokenizer.to_str())
+    model = fields["model"]
+    vocabulary = model["vocab"]
+    if not model["ignore_merges"]:
+        _check_merges(base, tokenizer)
+    # `tokenizers` numbers added tokens from the size of the vocabulary on, whatever their ids say,
+    # unless the vocabulary has them.
+    for added in fields["added_tokens"]:
+        vocabulary[added["content"]] = added["id"]
+    unused = [token for token in base.tokens if token.startswith("[unused")]
+    num_tokens = len(base)
+    for word in words:
+        encoded = "".join(CHARACTERS[byte] for byte in word.encode())
+        for token in (SPACE + encoded, encoded):
+            if token in vocabulary:
+                continue
+            if unused:
+                vocabulary[token] = vocabulary.pop(unused.pop(0))
+            else:
+                vocabulary[token] = num_tokens
+                num_tokens += 1
+    if num_tokens > len(base):
+        # Matrix products are fast at such sizes.
+        for number in range(num_tokens, math.ceil(num_tokens / 64) * 64):
+            vocabulary[f"[unused{number}]"] = number
+    fields["added_tokens"] = [
+        added for added in fields["added_tokens"] if added["content"] in vocabulary
+    ]
+    model["ignore_merges"] = True
+    content = json.dumps(fields, ensure_ascii=False).encode()
+    return load_vocabulary({**vocabulary_files(base), "tokenizer.json": content}, "the vocabulary")
+
+
+def _check_merges(base: Vocabulary, tokenizer: Tokenizer) -> None:
+    """Raise `UserError` if a word of old text would become another token than before: one that the
+    merges cut otherwise, or an added token that is a word.
+    """
+    splitter = base.splitter()
+    for token in filter(is_byte_level, base.tokens):
+        ids = [piece.id for piece in tokenizer.model.tokenize(token)]
+        if ids != [base.ids[token]] and len(splitter.words(text_of(token))) == 1:
+            raise UserError(
+                f"`add`: the merges of this vocabulary do not make {token!r} of its text, which "
+                "would be cut otherwise with words of your own; use another checkpoint."
+            )
 
 
 class Added(NamedTuple):
@@ -86,14 +163,26 @@ def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) ->
     for name, content in vocabulary_files(vocabulary).items():
         with write_file(storage.join(output, name)) as file:
             file.write(content)
+    new = set(vocabulary.tokens) - set(base.tokens)
+    num_words = len({text_of(token).strip() for token in new if not token.startswith("[unused")})
     return Added(
         num_tokens=len(vocabulary),
-        num_words=len(set(vocabulary.tokens) - set(base.tokens)),
+        num_words=num_words,
         num_rows=len(vocabulary) - len(base),
     )
 
 
-def suggest_words(documents: str, vocab: str, num_words: int) -> list[CostlyWord]:
+class Suggestion(NamedTuple):
+    """Words to add, and what a vocabulary with them would save."""
+
+    words: list[CostlyWord]
+    num_tokens: int
+    """Of the training documents, as the vocabulary cuts them now."""
+    num_saved: int
+    """Fewer tokens with all of the words."""
+
+
+def suggest_words(documents: str, vocab: str, num_words: int) -> Suggestion:
     """Return the words of the training documents that cost most pieces beyond one each, as often
     as they occur: costliest first.
     """
@@ -102,14 +191,24 @@ def suggest_words(documents: str, vocab: str, num_words: int) -> list[CostlyWord
     splitter = vocabulary.splitter()
     paths = shard_paths(documents, corpus, "train")
     table = merge_counts(count_words(sentences_of(path), splitter) for path in paths)
-    _, offsets = vocabulary.text_tokenizer().encode(table["word"].combine_chunks())
-    pieces = np.diff(offsets)
+    pieces = pieces_of_words(vocabulary, table["word"].combine_chunks())
     counts = table["count"].to_numpy()
+    saved: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
+    # The word behind a space comes first if it is the more frequent one: its pieces are shown.
+    pieces_of: dict[str, int] = {}
+    rows = zip(table["word"].to_pylist(), counts.tolist(), pieces.tolist(), strict=True)
+    for written, count, num_pieces in rows:
+        word = written.strip()
+        if word:
+            saved[word] += count * (num_pieces - 1)
+            occurrences[word] += count
+            pieces_of.setdefault(word, num_pieces)
     # A stable sort: of equals, the more frequent word comes first.
-    costliest = np.argsort(-(counts * (pieces - 1)), kind="stable")[:num_words]
-    costliest = costliest[pieces[costliest] > 1]
-    chosen = table.take(pa.array(costliest)).to_pylist()
-    return [
-        CostlyWord(row["word"].strip(), row["count"], int(pieces[index]))
-        for row, index in zip(chosen, costliest.tolist(), strict=True)
-    ]
+    costliest = sorted(saved, key=lambda word: -saved[word])[:num_words]
+    costliest = [word for word in costliest if saved[word] > 0]
+    return Suggestion(
+        words=[CostlyWord(word, occurrences[word], pieces_of[word]) for word in costliest],
+        num_tokens=int(counts @ pieces),
+        num_saved=sum(saved[word] for word in costliest),
+    )

@@ -6,14 +6,14 @@ by our own fast code, which gives the same ids; whatever else `tokenizer_limits`
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from ..errors import UserError
 from ..parsing import parse_json
-from .byte_level import CHARACTERS
+from .byte_level import CHARACTERS, is_byte_level
 from .normalization import Normalization, bert_normalization
 from .tokenizer_limits import check_tokenizer
 from .vocabulary import (
@@ -57,7 +57,7 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
     normalization = bert_normalization(fields)
     if normalization:
         _check_case(normalization.lowercase, files.get("tokenizer_config.json", b"{}"), path)
-    byte_level = _byte_level(fields, tokens)
+    byte_level = _byte_level(fields, tokens, added | specials.names)
     is_foreign = normalization is None and byte_level is None
     file = TokenizerFile(content.decode(), specials, frozenset(added), is_foreign)
     if normalization and not added and specials == Specials():
@@ -159,16 +159,16 @@ def _template(processor: Mapping[str, Any] | None) -> tuple[str, str, tuple[str,
     return None
 
 
-def _byte_level(fields: Mapping[str, Any], tokens: list[str]) -> ByteLevel | None:
+def _byte_level(fields: Mapping[str, Any], tokens: list[str], others: Set[str]) -> ByteLevel | None:
     """Return the rules of a byte-level BPE that cuts text as GPT-2 does, with a normalisation that
-    does not look across words, else None.
+    does not look across words, else None. Tokens among `others` do not represent text.
     """
     model = fields["model"]
     steps = _normalizer_steps(fields["normalizer"])
     changed = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
     if (
         model["type"] != "BPE"
-        or any(model[name] for name in (*changed, "ignore_merges"))
+        or any(model[name] for name in changed)
         or not {"NFC", "NFD", "Lowercase", "StripAccents"}.issuperset(steps)
         or not set(CHARACTERS).issubset(tokens)
     ):
@@ -177,10 +177,17 @@ def _byte_level(fields: Mapping[str, Any], tokens: list[str]) -> ByteLevel | Non
         case {"type": "ByteLevel", "use_regex": True, "add_prefix_space": adds_space}:
             merges = model["merges"]
             pieces = {left + right for left, right in merges} | set(CHARACTERS)
+            rules = [merges, steps, adds_space]
+            if model["ignore_merges"]:
+                # A word that is a token is that token, whether or not it can be merged.
+                rules.append("ignore_merges")
+                for token in model["vocab"].keys() - others:
+                    if is_byte_level(token) and not token.startswith("[unused"):
+                        pieces.add(token)
             return ByteLevel(
                 pieces=frozenset(pieces.intersection(tokens)),
                 adds_space=adds_space,
-                rules=json.dumps([merges, steps, adds_space]),
+                rules=json.dumps(rules),
             )
     return None
 
