@@ -148,7 +148,7 @@ def test_words_of_a_byte_level_model_are_tokens_behind_a_space_and_without(
 
 def random_texts(number: int) -> list[str]:
     rng = np.random.default_rng(0)
-    pieces = ["the", " (", "an", "t", "'t", "10", ".", "\n", "covi", "d", "가", "é", "("]
+    pieces = ["the", " (", "an", "t", "'t", "10", ".", "\n", "covi", "x", "가", "é", "("]
     return ["".join(rng.choice(pieces, 8)) for _ in range(number)]
 
 
