@@ -110,7 +110,7 @@ def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
             text = normalizer.normalize_str(text).removeprefix(space)
         if starts_word and old.spelling:
             text = space + text
-        if writes_bytes:
+        if writes_bytes and normalizer is not None:
             text = normalizer.normalize_str(text)
         elif old.spelling == "byte-level" and text:
             [(text, _)] = to_bytes.pre_tokenize_str(text)
