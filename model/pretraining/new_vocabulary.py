@@ -17,7 +17,6 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from ...pipeline.vocabulary.byte_level import SHOWN_SPACE
 from ...pipeline.vocabulary.tokenize import faults_reported
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..encoders.catalogue import make_pretrain_model
@@ -99,7 +98,7 @@ def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
     normalizer = tokenizer.normalizer
     writes_bytes = '"ByteLevel"' in json.dumps(json.loads(tokenizer.to_str())["normalizer"])
     to_bytes = ByteLevel(add_prefix_space=False, use_regex=False)
-    space = " " if old.spelling == "byte-level" else SHOWN_SPACE
+    space = " " if old.spelling == "byte-level" else "▁"
 
     def spell(text: str, continues: bool) -> list[int]:
         if "\N{REPLACEMENT CHARACTER}" in text:  # it stands for a part of a character
