@@ -18,7 +18,6 @@ from ..pipeline.vocabulary.files import (
 )
 from ..pipeline.vocabulary.tokenize import faults_reported
 from ..pipeline.vocabulary.vocabulary import unknown_tokens
-from .notices import print_notice
 
 
 class TokenRow(NamedTuple):
@@ -64,10 +63,10 @@ class TextTokenizer:
             self._num_unknown += ids.count(self.vocabulary.unk_id)
         return ids
 
-    def report_unknown(self) -> None:
-        """Print a notice if many of the tokens so far are unknown."""
-        if warning := unknown_tokens(self._num_unknown, self._num_tokens):
-            print_notice(f"{warning}.")
+    def unknown_notice(self) -> str:
+        """Return a notice if many of the tokens so far are unknown, else ""."""
+        warning = unknown_tokens(self._num_unknown, self._num_tokens)
+        return f"{warning}." if warning else ""
 
     def word_ids(self, words: Sequence[str], spaced: Sequence[bool]) -> list[list[int]]:
         """Return the ids of each word of a sentence, and whether a space stands before it."""

@@ -110,7 +110,8 @@ def extract_features(
             num_done += len(part)
             if progress:
                 progress({"stage": "features", "step": num_done, "steps": num_texts})
-    extractor.tokenizer.report_unknown()
+    if notice := extractor.tokenizer.unknown_notice():
+        print_notice(notice)
     if extractor.num_cut:
         print_notice(
             f"Cut {extractor.num_cut:,} of {num_texts:,} texts to {extractor.max_length} "

@@ -71,7 +71,8 @@ def set_up(
     tokenizer = checkpoint.text_tokenizer(task.max_length)
     dev = {prefix: task.encode(examples, tokenizer) for prefix, examples in splits.dev.items()}
     encoded = task.encode(splits.train, tokenizer)
-    tokenizer.report_unknown()
+    if notice := tokenizer.unknown_notice():
+        print_notice(notice)
     # A question of SQuAD, for instance, has no target if its answer is not where the file says.
     train = [feature for feature in encoded if feature.target is not None]
     if not train:
