@@ -14,16 +14,22 @@ from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.setup import initial_model
-from clozeworks.model.training.optim import WEIGHT_DECAY, make_optimizer, set_learning_rate
 from clozeworks.pipeline.parsing import read_csv
+from torch.optim.lr_scheduler import LambdaLR
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")
-STEPS, ROWS = 6, 8
+STEPS, WARMUP, ROWS = 6, 2, 8
 SHAPE: dict[str, Any] = {"num_layers": 2, "hidden_size": 32, "num_heads": 2}
 CONFIG = PretrainConfig(
-    **SHAPE, steps=STEPS, batch_size=ROWS, warmup_steps=0, learning_rate=1e-3, dropout=0.0, seed=1
+    **SHAPE,
+    steps=STEPS,
+    batch_size=ROWS,
+    warmup_steps=WARMUP,
+    learning_rate=1e-3,
+    dropout=0.0,
+    seed=1,
 )
 
 
@@ -51,7 +57,7 @@ def trainer(
         max_steps=STEPS,
         per_device_train_batch_size=ROWS,
         learning_rate=CONFIG.peak_rate,
-        weight_decay=WEIGHT_DECAY,
+        weight_decay=0.01,
         adam_epsilon=1e-6,
         logging_steps=1,
         save_steps=3,
@@ -61,8 +67,11 @@ def trainer(
         **more,
     )
     trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
-    trained.optimizer = make_optimizer(theirs, bias_correction=True)
-    set_learning_rate(trained.optimizer, CONFIG.peak_rate)
+    # As in docs/api.md.
+    optimizer = trained.create_optimizer()
+    trained.lr_scheduler = LambdaLR(
+        optimizer, lambda step: step / WARMUP if step < WARMUP else 1 - step / STEPS
+    )
     return trained
 
 
