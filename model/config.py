@@ -14,6 +14,7 @@ from msgspec import Meta
 from ..pipeline.config import (
     Count,
     DropoutRate,
+    LearningRate,
     MaskRate,
     Positive,
     Share,
@@ -110,7 +111,7 @@ class PretrainConfig:
         "Share of the steps on each directory, such as 0.9,0.07,0.03; of two directories by "
         "default 0.9,0.1, as in the paper.",
     )
-    learning_rate: Positive | None = option(
+    learning_rate: LearningRate | None = option(
         None,
         "Peak learning rate, reached after the warm-up; --schedule says how it decays to 0. By "
         "default the paper's 1e-4 from a hidden size of 768 on, and with --checkpoint; in narrower "

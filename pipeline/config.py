@@ -68,6 +68,7 @@ Count = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0, lt=10**9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+LearningRate = Annotated[float, Meta(gt=0, le=1)]
 DropoutRate = Annotated[float, Meta(ge=0, lt=1)]  # a rate of 1 would divide by 0
 MaskRate = Annotated[float, Meta(gt=0, le=0.4)]
 

@@ -4,15 +4,11 @@ This module does not import torch, so that ``--help`` is fast.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta
-
-from ...pipeline.config import Count, DropoutRate, Positive, check, option
+from ...pipeline.config import Count, DropoutRate, LearningRate, Positive, check, option
 from ..config import Device, deterministic_option, device_option
 from ..tasks.options import TaskOptions
-
-Rate = Annotated[float, Meta(gt=0, lt=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +27,7 @@ class FinetuneConfig(TaskOptions):
         "several, such as 2,3,4, has runs of its own.",
         identity=False,
     )
-    learning_rates: tuple[Rate, ...] | None = option(
+    learning_rates: tuple[LearningRate, ...] | None = option(
         None,
         "Peak learning rates to try, each in its own run; the best run on dev is kept. "
         "The default is 5e-5,4e-5,3e-5,2e-5, for squad and ner 5e-5.",

@@ -68,7 +68,10 @@ class TagForm(NamedTuple):
     def check(self, tag: str, where: str) -> None:
         """Raise `UserError` unless the tag is written so."""
         if not self.pattern.fullmatch(tag):
-            raise UserError(f"{where}: the tag is {shown(tag)}, not one such as {self.example}.")
+            fault = f"{where}: the tag is {shown(tag)}, not one such as {self.example}"
+            if re.fullmatch("[BIESLU]", tag):  # BioBERT's sets
+                fault += r". Name the type: sed -E 's/([[:blank:]][BIESLU])$/\1-gene/'"
+            raise UserError(f"{fault}.")
 
 
 ENTITY_TAGS = TagForm(

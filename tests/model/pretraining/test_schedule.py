@@ -106,6 +106,7 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
     ("changes", "message"),
     [
         ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
+        ({"learning_rate": 10.0}, "expected float <= 1.0"),
         ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "expected float <= 1.0"),
         (
             {"mask_rate": (0.3,), "dynamic_masking": "none"},

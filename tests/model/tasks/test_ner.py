@@ -5,6 +5,7 @@ command end to end.
 import json
 import random
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -387,6 +388,15 @@ def test_a_text_file_with_columns_is_not_read_as_a_sentence_per_line(trained, da
 )
 def test_columns_are_told_from_sentences(tmp_path, text: str, expected: bool):
     assert has_columns(write(tmp_path / "a.txt", text)) == expected
+
+
+def test_tags_without_a_type_are_answered_with_the_line_that_names_it(tmp_path):
+    path = write(tmp_path / "train.tsv", "IL-2\tB\ngene\tI\nL\tO\n")
+    with pytest.raises(UserError, match=r"line 1: the tag is 'B', .* Name the type: sed") as error:
+        read_ner([path], TaskOptions())
+    program = str(error.value).split("'")[-2]
+    named = subprocess.run(["sed", "-E", program, path], capture_output=True, text=True, check=True)
+    assert named.stdout == "IL-2\tB-gene\ngene\tI-gene\nL\tO\n"
 
 
 def test_bilou_is_iobes_by_other_letters():
