@@ -69,23 +69,38 @@ def fill(run: str, text: str, as_json: bool) -> CommandSummary | None:
 @click.option(
     "--columns",
     metavar="NAMES",
-    help="Write these columns of DATA and of the prediction alone, such as id,label.",
+    help="Write these columns of DATA and of the prediction alone, such as id,label, or "
+    "id,label=Sentiment to call one Sentiment.",
+)
+@click.option(
+    "--text",
+    metavar="COLUMN",
+    help="Column of the text in DATA, or both columns of a pair, such as question,answer; the "
+    "default is the training's.",
 )
 @device_option
 def predict(
-    model: str, data: str, output: str, official: bool, columns: str | None, device: str
+    model: str,
+    data: str,
+    output: str,
+    official: bool,
+    columns: str | None,
+    text: str | None,
+    device: str,
 ) -> CommandSummary | None:
     """Predict with the fine-tuned model in DIR: the text, its answer and probabilities for each
     example in DATA.
 
     DATA is a file in the format that the model was trained on (labels are not needed), or plain
     text with one example per line, even if it is empty (.txt, or - for standard input), and a tab
-    between the texts of a pair. The column id of a table is kept; .jsonl keeps all others
-    too, except those with the name of a part of the prediction.
+    between the texts of a pair. The column id of a table is kept, and the training's, such as
+    PhraseId; .jsonl keeps all others too, except those with the name of a part of the prediction.
     """
     from ..model.finetuning.predict import predict as run_predict
 
-    num_predicted = run_predict(model, data, output, device, official=official, columns=columns)
+    num_predicted = run_predict(
+        model, data, output, device, official=official, columns=columns, text=text
+    )
     if output == "-":
         return None  # a summary would follow the predictions
     return CommandSummary("predict", output, [("predictions", f"{num_predicted:,}")])

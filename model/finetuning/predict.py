@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from io import StringIO, TextIOWrapper
 from itertools import chain, islice, repeat, starmap
 from pathlib import Path
@@ -45,6 +46,7 @@ def predict(
     *,
     official: bool = False,
     columns: str | None = None,
+    text: str | None = None,
     task: Task | None = None,
 ) -> int:
     """Write one prediction per example in `data`, in order, and return their number.
@@ -53,10 +55,11 @@ def predict(
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
     text, its answer and the probability of each class, or the score: tab-separated with a header
     line, or as ``.csv`` or ``.jsonl``; ``-`` is standard output. The ``id`` of a table is kept, in
-    ``.jsonl`` all columns whose names no prediction has; `columns`, such as ``id,label``, names the
-    only ones to write, of the table and of the prediction. With `official`, `output` is a folder
-    for the task's server or script. `task` is needed if `finetune` was given an object. Raises
-    `UserError` for bad input, and then writes nothing.
+    ``.jsonl`` all columns whose names no prediction has; `columns`, such as ``id,label=Sentiment``,
+    names the only ones to write, of the table and of the prediction, and what they are called.
+    `text` names the table's column of the text, or both of a pair, if the training had others. With
+    `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
+    was given an object. Raises `UserError` for bad input, and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix.lower()
@@ -71,6 +74,9 @@ def predict(
         )
     finetuned = load_finetuned(directory, find_device(device), task)
     data = "-" if str(data) == "-" else str(local_copy(data))
+    if text:
+        task = _with_text(finetuned.task, text.split(","), Path(data))
+        finetuned = finetuned._replace(task=task)
     task = finetuned.task
     answered = _answered(finetuned, _examples(task, data), _name(data))
     if official:
@@ -80,15 +86,30 @@ def predict(
         _rows(task, Path(data)),
         _name(data),
         columns.split(",") if columns else [],
+        ids=["id", getattr(task, "id_column", None)],
         has_all=suffix == ".jsonl",
     )
     with _open_output(str(output)) as file:
         return write_answers(file, predictions, suffix)
 
 
+def _with_text(task: Task[Any], columns: Sequence[str], path: Path) -> Task[Any]:
+    """Return the task with the names of the columns of its texts in a table."""
+    if not isinstance(task, Classification) or not _is_table(task, path):
+        raise UserError(f"`text` names columns of a table for classify or GLUE, not of {path}.")
+    if len(columns) != 1 + bool(task.text_pair):
+        number = "two columns, of a pair" if task.text_pair else "one column"
+        raise UserError(f"`text` is {','.join(columns)}; the model reads {number}.")
+    return replace(task, text=tuple(columns[:1]), text_pair=tuple(columns[1:]))
+
+
+def _is_table(task: Task[Any], path: Path) -> bool:
+    return bool(task.tables) and (is_hub(path) or path.suffix.lower() in task.tables)
+
+
 def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the values by column of each example's row; empty ones if the file is not a table."""
-    if not task.tables or not (is_hub(path) or path.suffix.lower() in task.tables):
+    if not _is_table(task, path):
         return repeat({})
     headerless: Sequence[str] = ()
     if isinstance(task, Classification) and task.glue:
@@ -101,29 +122,36 @@ def _with_columns(
     rows: Iterator[dict[str, Any]],
     where: str,
     columns: Sequence[str],
+    ids: Sequence[str | None],
     has_all: bool,
 ) -> Iterator[Answer]:
     """Yield predictions with the columns of their rows that are kept; only `columns`, if any."""
-    keeps_id: bool | None = None  # as the first row has it, so that a table stays one
+    kept_ids: list[str] | None = None  # those of the first row, so that a table stays one
     for prediction in predictions:
         row = next(rows, None)
         if row is None:
             raise _not_a_row_each(where)
         # pandas writes gaps as NaN, which is not JSON.
         values = {name: None if value != value else value for name, value in row.items()}
-        if keeps_id is None:
-            keeps_id = "id" in values
+        if kept_ids is None:
+            kept_ids = [name for name in values if name in ids]
         if columns:
             named = values | prediction.get("probabilities", {}) | prediction
+            written: dict[str, Any] = {}
             for column in columns:
-                if column not in named:
-                    raise UserError(f"There is no column {shown(column)}, only {listed(named)}.")
-            yield {column: named[column] for column in columns}
+                source, _, name = column.partition("=")
+                if column in named:  # a name may have an equals sign
+                    source = name = column
+                if source not in named:
+                    raise UserError(f"There is no column {shown(source)}, only {listed(named)}.")
+                if name in written:
+                    raise UserError(f"`columns` names {shown(name)} twice.")
+                written[name or source] = named[source]
+            yield written
         elif has_all:
             yield values | prediction
         else:
-            kept = {"id": values.get("id")} if keeps_id else {}
-            kept |= prediction
+            kept = {name: values.get(name) for name in kept_ids} | prediction
             # In a table, a question's other answers would hide the best one; they are for JSON.
             kept.pop("n_best", None)
             yield kept

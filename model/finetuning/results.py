@@ -9,6 +9,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -265,11 +266,14 @@ def _lines(
 
 
 def without_formula(text: str) -> str:
-    """Return text for a CSV that a spreadsheet will not take for a formula.
+    """Return text for a CSV that a spreadsheet will not take for a formula; a number stays.
 
-    >>> without_formula("=1+1")
-    "'=1+1"
+    >>> [without_formula(text) for text in ("=1+1", "-1")]
+    ["'=1+1", '-1']
     """
+    with suppress(ValueError):
+        float(text)
+        return text
     if text.startswith(("=", "+", "-", "@", "\t", "\r")):
         return f"'{text}"
     return text

@@ -32,7 +32,7 @@ from ..checkpoint import TASK, Checkpoint, save_model, write_json
 from ..notices import StopRequest
 from ..tasks.batches import Feature, Scale, TaskBatch, make_batch, num_targets
 from ..tasks.catalogue import task_settings
-from ..tasks.classify import SequenceClassifier
+from ..tasks.classify import Classification, SequenceClassifier
 from ..tasks.splits import DEV_SETS
 from ..tasks.task import Answer, Scores, Task, TaskModel, prefixed
 from ..training.device import (
@@ -189,6 +189,8 @@ class FinetuneWork(Work):
     def __post_init__(self) -> None:
         self.config = self.setup.config
         self.device = self.ranks.device
+        if isinstance(self.setup.task, Classification):
+            self.setup.task.weigh_classes(self.model, self.setup.train)
         self.updater = self._make_updater()
         self.model = cast(TaskModel, self.updater.model).train()
         self.state = FinetuneState()

@@ -52,8 +52,13 @@ class FinetuneSetup:
             # other work.
             "max_length": self.task.max_length,
         }
-        if isinstance(self.task, Classification) and self.task.metric:
-            identity["metric"] = self.task.metric
+        if isinstance(self.task, Classification):
+            chosen = {
+                "metric": self.task.metric,
+                "class_weights": self.task.class_weights,
+                "group": self.task.group_column,
+            }
+            identity |= {name: value for name, value in chosen.items() if value is not None}
         settings = task_settings(self.task)
         if "class" in settings:
             # A task of the user's own may differ in anything. What other tasks are made from is

@@ -6,14 +6,15 @@ Shapes: N examples, B rows, K classes (1 for regression).
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +26,17 @@ from ..encoders.config import EncoderConfig
 from ..notices import print_notice
 from ..tokenizer import TextTokenizer
 from .batches import Feature, Scale, TaskBatch
-from .example_tables import SUFFIXES, TableRow, UnusableRowError, listed, read_rows, shown, usable
+from .example_tables import (
+    SUFFIXES,
+    MissingColumnError,
+    TableRow,
+    UnusableRowError,
+    class_name,
+    listed,
+    read_rows,
+    shown,
+    usable,
+)
 from .metrics import label_report, measure, softmax
 from .options import METRICS, ClassReport, Size, TaskOptions
 from .squad_windows import window_spans
@@ -42,6 +53,8 @@ class TextExample(NamedTuple):
     text_pair: str | None
     target: Any
     """Index of the class, tuple of several, or score; None without a label."""
+    owner: str | None = None
+    """Value of the `group_column`."""
 
 
 Examples = Sequence[TextExample]
@@ -64,6 +77,8 @@ class SequenceClassifier(LinearHead):
     """An encoder with a linear layer on each pooled row; keys and logits as in ``transformers``."""
 
     hf_name = "ForSequenceClassification"
+    class_weights_K: Tensor | None = None
+    """How much each class counts in the loss; None if all count 1."""
 
     def __init__(self, config: EncoderConfig, num_outputs: int):
         super().__init__(config, num_outputs)
@@ -91,11 +106,18 @@ class SequenceClassifier(LinearHead):
     def loss(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean cross-entropy, binary for targets (B, K); of scores the squared error."""
         assert batch.target is not None
+        weights_K = self.class_weights_K
         if batch.target.ndim > 1:
-            return F.binary_cross_entropy_with_logits(outputs.float(), batch.target)
-        if outputs.shape[1] > 1:
+            logits_BK = outputs.float()
+            return F.binary_cross_entropy_with_logits(logits_BK, batch.target, pos_weight=weights_K)
+        if outputs.shape[1] == 1:
+            return F.mse_loss(outputs.squeeze(1), batch.target.float())
+        if weights_K is None:
             return super().loss(outputs, batch)
-        return F.mse_loss(outputs.squeeze(1), batch.target.float())
+        # Not `reduction="mean"`, which divides by the weights of the batch: a rare example would
+        # count less in a batch that has several.
+        losses_B = F.cross_entropy(outputs.float(), batch.target, weights_K, reduction="none")
+        return losses_B.mean()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +141,19 @@ class Classification(Task[TextExample]):
     """Tokens from the start of a text's window to the start of the next; None cuts long texts."""
     metric: str | None = None
     """Chooses between runs of a user's own table, before the metrics that are always measured."""
+    class_weights: Literal["balanced"] | None = None
+    """Whether rare classes count as much in the loss as frequent ones."""
+    group_column: str | None = None
+    """Column whose equal values stay on one side of a train/dev split; `predict` needs none."""
+    id_column: str | None = None
+    """Column, such as PhraseId, that `predict` keeps as it does ``id``."""
     glue: GlueForm | None = None
     """For the tasks of GLUE only."""
     tables = SUFFIXES
 
     def __post_init__(self) -> None:
+        if self.class_weights and not self.labels:
+            raise UserError("`class_weights` is for classes; these labels are scores.")
         if self.metric is None:
             return
         if self.glue:
@@ -156,6 +186,7 @@ class Classification(Task[TextExample]):
     def settings(self) -> dict[str, Any]:
         settings = super().settings()
         settings.pop("glue", None)
+        settings.pop("group_column", None)
         return settings
 
     def hf_settings(self) -> dict[str, Any]:
@@ -166,7 +197,21 @@ class Classification(Task[TextExample]):
 
     def read(self, path: Path, labelled: bool) -> Iterator[TextExample]:
         rows = read_rows(path, self.glue.headerless if self.glue else ())
-        return usable(rows, partial(self._example, labelled=labelled), labelled)
+        try:
+            yield from usable(rows, partial(self._example, labelled=labelled), labelled)
+        except MissingColumnError as fault:
+            raise UserError(f"{fault} {self._columns_read(labelled)}") from None
+
+    def _columns_read(self, labelled: bool) -> str:
+        """Return what to do about a file that lacks a column."""
+        groups = (self.text, self.text_pair, self.label if labelled else ())
+        columns = " and ".join(" or ".join(names) for names in groups if names)
+        if labelled:
+            return (
+                f"{self.name} reads the columns {columns}; rename yours, or train classify, which "
+                "takes their names as `text` and `label`."
+            )
+        return f"The training had {columns}; name this table's with `text`."
 
     def _example(self, row: TableRow, labelled: bool) -> TextExample:
         text = row.text(*self.text)
@@ -192,7 +237,13 @@ class Classification(Task[TextExample]):
             if abs(float(label)) > 1e30:
                 raise UserError(f"{row.where}: the score is {shown(label)}, but 1e30 is the limit.")
             target = float(label)
-        return TextExample(text, text_pair, target)
+        owner = None
+        if self.group_column:
+            owner = class_name(row.value(self.group_column))
+            if not owner:
+                reason = f"without {self.group_column}"
+                raise UnusableRowError(row.where, f"{self.group_column} is empty", reason)
+        return TextExample(text, text_pair, target, owner)
 
     def _class_index(self, label: str, row: TableRow) -> int:
         """Return the index of the class named `label`; raises `UnusableRowError` if unknown."""
@@ -217,7 +268,7 @@ class Classification(Task[TextExample]):
         return TextExample(texts[0], texts[1], None)
 
     def group(self, example: TextExample) -> str:
-        return example.text
+        return example.text if example.owner is None else example.owner
 
     def stratum(self, example: TextExample) -> float | None:
         """Return the index of the class; scores and sets of labels have none."""
@@ -271,6 +322,28 @@ class Classification(Task[TextExample]):
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         return SequenceClassifier(config, len(self.labels) or 1)
+
+    def weigh_classes(self, model: nn.Module, features: Features) -> None:
+        """Set how much each class counts in the loss of `model`, by their numbers in `features`.
+
+        A class counts in inverse proportion to its number, 1 on average over the features; of
+        several labels, the yes of each counts as much as all its no.
+        """
+        if self.class_weights is None:
+            return
+        if not isinstance(model, SequenceClassifier):
+            raise UserError(
+                f"`class_weights` needs a SequenceClassifier; {type(model).__name__} is none."
+            )
+        targets = np.stack([feature.target for feature in features if feature.target is not None])
+        if self.has_lists:
+            counts_K = targets.sum(0)
+            weights_K = np.maximum(1, len(targets) - counts_K) / np.maximum(1, counts_K)
+        else:
+            counts_K = np.bincount(targets, minlength=len(self.labels))
+            weights_K = len(targets) / (len(self.labels) * np.maximum(1, counts_K))
+        device = next(model.parameters()).device
+        model.class_weights_K = torch.tensor(weights_K, dtype=torch.float32, device=device)
 
     def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
         logits_NK = example_logits(outputs, features)
@@ -351,7 +424,8 @@ class Classification(Task[TextExample]):
         # A punctuation mark is a word too, as in BERT's tokens; so is a single letter, which is
         # left out by default.
         words = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
-        model = make_pipeline(words, LogisticRegression(C=10, max_iter=1000))
+        regression = LogisticRegression(C=10, max_iter=1000, class_weight=self.class_weights)
+        model = make_pipeline(words, regression)
         model.fit([example.text for example in some], classes)
         predictions = model.predict([example.text for example in examples])
         return self._measured(predictions, examples)
@@ -420,11 +494,11 @@ def read_classify(
     if len(columns) > 2:
         raise UserError(f"`text` is {options.text}; give one column, or both of a pair.")
     label = options.label or "label"
-    for name in (*columns, label):
+    for name in filter(None, (*columns, label, options.group)):
         if name not in column_names:
             raise UserError(
                 f"{rows[0].where}: there is no column {shown(name)}, only {listed(column_names)}; "
-                "choose with `text` and `label`."
+                "choose with `text`, `label` and `group`."
             )
     if options.stride and len(columns) > 1:
         raise UserError("`stride` makes windows of single texts, not of pairs; leave it out.")
@@ -435,6 +509,15 @@ def read_classify(
         with suppress(UnusableRowError):  # `usable` counts them
             names_by_row.append(row.labels(label) if has_lists else [row.label(label)])
     labels = _classes(names_by_row, has_lists, f"{files[0]}: {label}")
+    if labels and not has_lists and not options.metric:
+        counts = Counter(chain.from_iterable(names_by_row)).most_common()
+        (largest, most_rows), (smallest, fewest_rows) = counts[0], counts[-1]
+        if most_rows > 3 * fewest_rows:
+            print_notice(
+                f"The classes are unbalanced ({most_rows:,} rows are {shown(largest)}, "
+                f"{fewest_rows:,} {shown(smallest)}): read macro F1 instead of accuracy. `metric` "
+                "macro_f1 chooses by it, `class_weights` balanced weighs the loss."
+            )
     task = Classification(
         name="classify",
         text=tuple(columns[:1]),
@@ -442,10 +525,21 @@ def read_classify(
         label=(label,),
         labels=labels,
         has_lists=has_lists,
-        **options.given("max_length", "stride"),
+        group_column=options.group,
+        id_column=_id_column(rows, column_names),
+        **options.given("max_length", "stride", "metric", "class_weights"),
     )
     make = partial(task._example, labelled=True)
     return task, [example for table in tables for example in usable(table, make, labelled=True)]
+
+
+def _id_column(rows: Sequence[TableRow], names: Iterable[str]) -> str | None:
+    """Return the first column that is called an id, such as PhraseId, and has one for each row."""
+    for name in names:
+        is_id = re.fullmatch(r"(.*[\W_])?(?i:id)|.*[a-z]I[Dd]", name)
+        if is_id and name != "id" and len({str(row.values.get(name)) for row in rows}) == len(rows):
+            return name
+    return None
 
 
 def _classes(names_by_row: Sequence[list[str]], has_lists: bool, where: str) -> tuple[str, ...]:

@@ -36,6 +36,10 @@ class UnusableRowError(UserError):
         """Follows the number of such rows, for instance "without a label"."""
 
 
+class MissingColumnError(UnusableRowError):
+    """A row has none of a column's names."""
+
+
 class TableRow(NamedTuple):
     """One row of a table."""
 
@@ -54,7 +58,7 @@ class TableRow(NamedTuple):
                     raise UnusableRowError(self.where, f"{name} is empty", f"without {name}")
                 return value
         fault = f"there is no column {names[0]}, only {listed(self.values)}"
-        raise UnusableRowError(self.where, fault, f"without {names[0]}")
+        raise MissingColumnError(self.where, fault, f"without {names[0]}")
 
     def text(self, *names: str) -> str:
         """Return the text in a column."""

@@ -3,7 +3,7 @@ the figures of each class.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -74,6 +74,26 @@ class TaskOptions:
         "Column of the class or score, for classify; the default is label.",
         group=_OWN_DATA,
     )
+    metric: str | None = option(
+        None,
+        "What chooses between runs, and each run's weights: accuracy (the default), macro_f1 or "
+        "matthews; for several labels micro_f1 or macro_f1; for scores spearman or pearson.",
+        group=_OWN_DATA,
+        identity=False,
+    )
+    class_weights: Literal["balanced"] | None = option(
+        None,
+        "Weigh the loss so that rare classes count as much as frequent ones.",
+        group=_OWN_DATA,
+        identity=False,
+    )
+    group: str | None = option(
+        None,
+        "Column of the author, patient or source, for data without a dev file: all rows of one are "
+        "either trained on or held out.",
+        group=_OWN_DATA,
+        identity=False,
+    )
     stride: Size | None = option(
         None,
         "Tokens from one window of a long text to the next: for squad, where the default is 128, "
@@ -94,7 +114,10 @@ TASK_NAMES = (
     *("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"),
     *("classify", "squad", "ner", "pos"),
 )
-_TASKS_OF_OPTION = {"text": ("classify",), "label": ("classify",), "stride": ("classify", "squad")}
+_TASKS_OF_OPTION = {
+    **dict.fromkeys(("text", "label", "metric", "class_weights", "group"), ("classify",)),
+    "stride": ("classify", "squad"),
+}
 
 
 def check_task(name: str, options: TaskOptions) -> None:

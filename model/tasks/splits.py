@@ -3,9 +3,9 @@ those that repeat or contradict others.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..copies import local_copy
 from .catalogue import KINDS
-from .classify import read_classify
+from .classify import Classification, read_classify
 from .example_tables import SUFFIXES, is_hub, shown
 from .glue import GLUE
 from .ner import read_ner, read_pos
@@ -84,7 +84,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
         raise UserError(f"{data} contains no file with train, dev or test in its name ({endings}).")
     for split, (first, *others) in splits.items():
         for other in others:
-            if other.suffix != first.suffix:
+            if other.suffix.lower() != first.suffix.lower():
                 raise UserError(
                     f"{first} and {other.name} are both for {split}; remove or rename one of them."
                 )
@@ -138,12 +138,17 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
     """Return which examples are held out: a tenth of the keys of each stratum, by their hash."""
     # By hash instead of at random: when examples are added, nearly all others keep their side.
     hashes = [stable_hash("dev", key) for key in keys]
+    # A key with examples of several strata counts in the rarest, so that dev gets some of it.
+    counts = Counter(strata)
     stratum_of_hash: dict[int, object] = {}
     for value, stratum in zip(hashes, strata, strict=True):
-        stratum_of_hash.setdefault(value, stratum)
+        rarest = stratum_of_hash.setdefault(value, stratum)
+        if counts[stratum] < counts[rarest]:
+            stratum_of_hash[value] = stratum
     if len(stratum_of_hash) == 1:
         raise UserError(
-            f"All examples in {where} share one text, so none can be held out; give a dev file."
+            f"All examples in {where} share one text or group, so none can be held out; give a "
+            "dev file."
         )
     hashes_of_stratum: dict[object, list[int]] = defaultdict(list)
     for value in sorted(stratum_of_hash):
@@ -159,7 +164,7 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
 
 def group_keys(task: Task, examples: Sequence[Any]) -> list[str]:
     """Return the key of each example for `hold_out`: its group's, or that of an earlier example
-    with the same texts, whatever their case, spacing and order.
+    with the same texts, whatever their case, spacing and order, unless groups are other than texts.
 
     A key is the first one met, as it is, so that without such texts all keys are the task's.
     """
@@ -170,7 +175,8 @@ def group_keys(task: Task, examples: Sequence[Any]) -> list[str]:
         group = task.group(example)
         key = key_of_group.setdefault(_normalised(group), group)
         texts = frozenset(_texts(task, example))
-        if texts:
+        # An author stays whole; a text that many share would join all of them.
+        if _normalised(group) in texts:
             key = key_of_texts.setdefault(texts, key)
         keys.append(key)
     return keys
@@ -247,7 +253,7 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         check_task(task, options)
         splits = find_splits(data, KINDS[task].suffixes)
     else:
-        for name in options.given("max_length", "text", "label", "stride"):
+        for name in options.given(*(field.name for field in fields(TaskOptions))):
             raise UserError(f"`{name}` is a field of the task itself; set it there.")
         splits = find_splits(data, task.suffixes)
     if "train" not in splits:
@@ -272,6 +278,10 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         dev[""] = list(compress(train, is_dev))
         is_train = [not is_out for is_out in is_dev]
         train = list(compress(train, is_train))
+    elif isinstance(task, Classification) and task.group_column:
+        raise UserError(
+            f"`group` divides data that have no dev file, but {data} has one; leave it out."
+        )
     dev = dict(sorted(dev.items()))
     task_data = TaskSplits(task, train, dev, splits, held_out)
     # Test files are needed only after training: report mistakes in them now.

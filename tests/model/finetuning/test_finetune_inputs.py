@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tests.fixtures.finetune_fixture import quick, results, sentences, write_tab
 from tests.fixtures.shared_data import DATA, needs_shared_data
 
 GLUE_DATA = DATA / "glue"
+IDENTITIES = ("task.json", "finetune.json")
 
 
 def test_pairs_and_classes_of_the_users_own_from_one_file(checkpoint, tmp_path):
@@ -43,6 +45,25 @@ def test_pairs_and_classes_of_the_users_own_from_one_file(checkpoint, tmp_path):
     for line in lines:
         assert float(line["other"]) + float(line["same"]) == pytest.approx(1, abs=1e-5)
         assert line["label"] == max(("other", "same"), key=lambda name: float(line[name]))
+
+
+def test_the_metric_and_the_weights_of_classes_reach_every_run(checkpoint, tmp_path):
+    rows = [(f"a {index}", "b" if index % 5 else "c") for index in range(60)]
+    table = write_table(tmp_path / "a.tsv", rows, "text\tlabel")
+    config = quick(epochs=0.5, learning_rates=(1e-3,), dropout=0.0, evaluate_every=1)
+    finetune("classify", table, checkpoint, tmp_path / "plain", config)
+    chosen = {"metric": "macro_f1", "class_weights": "balanced"}
+    config = replace(config, **chosen)
+    summary = finetune("classify", table, checkpoint, tmp_path / "run", config)
+    assert summary["metric"] == next(iter(summary["best"]["scores"])) == "macro_f1"
+    settings = [json.loads((tmp_path / "run" / name).read_text()) for name in IDENTITIES]
+    assert all(chosen.items() <= each.items() for each in settings)
+    losses = []
+    for name in ("plain", "run"):
+        (path,) = (tmp_path / name).glob("runs/*/metrics.csv")
+        with path.open(newline="") as file:
+            losses.append([row["loss"] for row in csv.DictReader(file) if row["loss"]])
+    assert losses[0] != losses[1]
 
 
 @pytest.mark.slow

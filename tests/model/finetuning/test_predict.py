@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict, write_answers
 from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.example_tables import read_rows
+from clozeworks.model.tasks.splits import make_task
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.finetune_fixture import quick, sentences, write_table
@@ -112,6 +114,46 @@ def test_a_table_has_the_columns_that_are_chosen(suffix, answer, expected):
     file = io.StringIO()
     assert write_answers(file, [answer], suffix) == 1
     assert file.getvalue() == expected
+
+
+def test_predict_for_a_contest_names_its_columns(trained, tmp_path):
+    rows = [(str(10 + index), *row) for index, row in enumerate(sentences(40, 3))]
+    table = write_table(tmp_path / "train.tsv", rows, "PhraseId\ttext\tlabel")
+    assert make_task("classify", table).settings()["id_column"] == "PhraseId"
+    twice = write_table(tmp_path / "twice.tsv", [*rows, rows[0]], "PhraseId\ttext\tlabel")
+    assert "id_column" not in make_task("classify", twice).settings()
+    model = trained[0]
+    new = write_table(tmp_path / "new.tsv", [("a", "good"), ("b", "bad")], "PhraseId\tPhrase")
+    with pytest.raises(UserError, match=r"no column sentence, .* training had sentence; .*`text`"):
+        predict(model, new, tmp_path / "out.csv", "cpu")
+    columns = "PhraseId,label=Sentiment"
+    predict(model, new, tmp_path / "out.csv", "cpu", columns=columns, text="Phrase")
+    (header, *lines) = (tmp_path / "out.csv").read_text().split()
+    assert header == "PhraseId,Sentiment"
+    assert [line.split(",")[0] for line in lines] == ["a", "b"]
+    for columns, text, fault in (
+        ("label=x,PhraseId=x", "Phrase", "`columns` names 'x' twice"),
+        ("labels=x", "Phrase", "no column 'labels'"),
+        (None, "Phrase,PhraseId", "the model reads one column"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            predict(model, new, tmp_path / "o.csv", "cpu", columns=columns, text=text)
+    with pytest.raises(UserError, match="`text` names columns of a table"):
+        predict(model, "-", "-", "cpu", text="Phrase")
+
+
+@pytest.mark.parametrize(("id_column", "kept"), [("PhraseId", ["PhraseId"]), (None, [])])
+def test_predictions_keep_the_id_column_of_the_training(trained, tmp_path, id_column, kept):
+    model = tmp_path / "model"
+    shutil.copytree(trained[0], model)
+    settings = {"task": "classify", "text": ["text"], "labels": ["a", "b"], "max_length": 24}
+    if id_column:
+        settings["id_column"] = id_column
+    (model / "task.json").write_text(json.dumps(settings))
+    new = write_table(tmp_path / "new.tsv", [("a", "good")], "PhraseId\ttext")
+    predict(model, new, tmp_path / "out.tsv", "cpu")
+    header = (tmp_path / "out.tsv").read_text().split("\n")[0]
+    assert header.split("\t") == [*kept, "text", "label", "a", "b"]
 
 
 def test_predictions_keep_the_columns_of_their_rows(trained, tmp_path):

@@ -10,13 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import KINDS, read_task, restore_task
-from clozeworks.model.tasks.classify import SequenceClassifier, TextExample, read_classify
+from clozeworks.model.tasks.classify import (
+    Classification,
+    SequenceClassifier,
+    TextExample,
+    read_classify,
+)
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TASK_NAMES, TaskOptions, check_task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
+from sklearn.utils.class_weight import compute_class_weight
 
 from tests.fixtures.parity_fixture import check_learning, make_pair
 from tests.fixtures.task_files import write
@@ -71,7 +78,7 @@ def test_a_metric_that_suits_the_labels_can_be_named_for_ones_own_table(
     lines = [f'{{"text": "x", "label": {label}}}\n' for label in labels.replace("'", '"').split()]
     path = write(tmp_path / "a.jsonl", "".join(lines))
     usual = classify(path)
-    task = replace(usual, metric=chosen)
+    task = classify(path, metric=chosen)
     examples = list(task.read(path, True))
     # The first one chooses between runs.
     assert list(task.baseline(examples, examples)) == list(task.metrics) == names
@@ -81,6 +88,82 @@ def test_a_metric_that_suits_the_labels_can_be_named_for_ones_own_table(
         replace(task, metric=refused)
     with pytest.raises(UserError, match=r"`metric`.* sst2"):
         replace(GLUE["sst2"], metric="accuracy")
+
+
+@pytest.mark.parametrize(
+    ("rows", "advice"),
+    [
+        ([("a", 6), ("b", 2)], ""),
+        ([("b", 2), ("a", 7)], "(7 rows are 'a', 2 'b'): read macro F1"),
+    ],
+)
+def test_a_class_over_three_times_the_smallest_is_said(tmp_path, capsys, rows, advice):
+    labels = [label for label, number in rows for _ in range(number)]
+    path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"x,{label}\n" for label in labels))
+    classify(path)
+    said = capsys.readouterr().err
+    assert advice in said and ("unbalanced" in said) == bool(advice)
+    classify(path, metric="accuracy")
+    assert "unbalanced" not in capsys.readouterr().err
+
+
+LOGITS = torch.tensor([[0.5, 1.0], [2.0, -1.0], [0.0, 0.5], [1.5, 0.0], [0.3, 0.1]])
+
+
+@pytest.mark.parametrize(
+    ("has_lists", "targets"), [(False, [0, 0, 1, 0, 0]), (True, [(0,), (0, 1), (0,), (0,), ()])]
+)
+def test_a_balanced_loss_is_that_of_other_libraries_however_it_is_divided(
+    has_lists, targets, checkpoint
+):
+    task = Classification(
+        name="classify",
+        text=("text",),
+        labels=("no", "yes"),
+        has_lists=has_lists,
+        class_weights="balanced",
+    )
+    examples = [TextExample("a", None, target) for target in targets]
+    checkpoint = Checkpoint.open(checkpoint)
+    features = task.encode(examples, checkpoint.text_tokenizer(24))
+    model = task.model(checkpoint.shape)
+    task.weigh_classes(model, features)
+    batch = make_batch(features)
+    assert batch.target is not None
+    if has_lists:
+        # The yes of a class counts as much as all its no: 4 to 1, and 1 to 4.
+        weights_K = torch.tensor([1 / 4, 4 / 1])
+        loss = torch.nn.BCEWithLogitsLoss(pos_weight=weights_K)(LOGITS, batch.target)
+    else:
+        weights_K = compute_class_weight("balanced", classes=np.arange(2), y=targets)
+        weights = torch.tensor(weights_K).float()
+        loss = torch.nn.CrossEntropyLoss(weights, reduction="sum")(LOGITS, batch.target) / 5
+    torch.testing.assert_close(model.loss(LOGITS, batch), loss)
+    parts = [slice(0, 2), slice(2, 5)]
+    shares = [
+        model.loss(LOGITS[part], make_batch(features[part])) * len(features[part]) / 5
+        for part in parts
+    ]
+    torch.testing.assert_close(sum(shares), loss)
+
+
+def test_weights_of_classes_are_refused_where_they_would_do_nothing():
+    with pytest.raises(UserError, match=r"`class_weights` is for classes; these labels are scores"):
+        Classification(name="classify", text=("text",), class_weights="balanced")
+    task = replace(GLUE["sst2"], class_weights="balanced")
+    with pytest.raises(UserError, match=r"needs a SequenceClassifier; Linear is none"):
+        task.weigh_classes(torch.nn.Linear(1, 1), [])
+
+
+def test_a_column_names_groups_and_is_needed_for_training_alone(tmp_path):
+    rows = "text,label,author\na,x,Ann\nb,y,Ben\nc,x,\na,y,Ben\n"
+    path = write(tmp_path / "a.csv", rows)
+    task, examples = read_classify([path], TaskOptions(group="author"))
+    assert [task.group(example) for example in examples] == ["Ann", "Ben", "Ben"]
+    saved = restore_task(json.loads(json.dumps(task.settings())))
+    assert saved == replace(task, group_column=None)
+    with pytest.raises(UserError, match=r"no column 'writer', only text, label, author"):
+        classify(path, group="writer")
 
 
 def test_classes_of_a_table_of_the_users_own(tmp_path):

@@ -133,7 +133,8 @@ def test_csv_has_quotes_or_semicolons_and_tsv_has_none(tmp_path):
         (
             "a.tsv",
             "text\tlabel\nfine\t1\n",
-            "a.tsv, line 2: there is no column sentence, only text, label",
+            "a.tsv, line 2: there is no column sentence, only text, label. sst2 reads the columns "
+            "sentence and label; rename yours, or train classify, which takes their names as",
         ),
         ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv is not UTF-8: if it is "),
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),

@@ -23,12 +23,12 @@ from clozeworks.pipeline.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fixtures.task_files import write
+from tests.fixtures.task_files import write, write_lines
 
 
 def test_texts_of_one_kind_cannot_be_held_out():
     with pytest.raises(
-        UserError, match=r"All examples in a\.csv share one text, so none can be held out"
+        UserError, match=r"All examples in a\.csv share one text or group, so none can be held out"
     ):
         hold_out(["a", "a"], [0, 1], "a.csv")
 
@@ -73,6 +73,8 @@ def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
     ):
         find_splits(tmp_path)
     (tmp_path / "train-dev.tsv").unlink()
+    write(tmp_path / "wnut17train2.CSV", "")
+    assert len(find_splits(tmp_path)["train"]) == 2
     write(tmp_path / "wnut17train.tsv", "")
     with pytest.raises(
         UserError,
@@ -202,6 +204,28 @@ def test_texts_of_other_case_and_swapped_pairs_are_held_out_together():
     pairs = replace(single, text_pair=("other",))
     examples = [TextExample("a", "b", 0), TextExample("b", "A", 0), TextExample("b", "c", 0)]
     assert group_keys(pairs, examples) == ["a", "a", "b"]
+
+
+def test_the_rows_of_an_author_are_on_one_side_and_a_rare_class_is_on_both(tmp_path):
+    lines = []
+    for author in range(40):
+        for number in range(5):
+            # Authors 0 to 19 complain once each; all write the same last text.
+            label = "complaint" if number == 3 and author < 20 else "praise"
+            text = f"text {author} {number}" if number < 4 else "no findings"
+            lines.append(f"author {author},{text},{label}")
+    write_lines(tmp_path / "a.csv", "author,text,label", *lines)
+    data = read_data("classify", tmp_path / "a.csv", TaskOptions(group="author"))
+    dev = data.dev[""]
+    trained, held_out = (set(map(data.task.group, side)) for side in (data.train, dev))
+    assert (len(trained), len(held_out)) == (36, 4) and not trained & held_out
+    assert len(dev) == 20
+    assert Counter(map(data.task.truth, dev)) == {"praise": 18, "complaint": 2}
+    assert repeats(data)[-1].startswith("4 of 20 dev examples are training examples too")
+    write_lines(tmp_path / "split" / "train.csv", "author,text,label", *lines)
+    write_lines(tmp_path / "split" / "dev.csv", "author,text,label", lines[0])
+    with pytest.raises(UserError, match=r"`group` divides data that have no dev file, but .*split"):
+        read_data("classify", tmp_path / "split", TaskOptions(group="author"))
 
 
 def test_a_question_about_another_passage_is_no_repeat(tmp_path):
