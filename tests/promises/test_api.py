@@ -79,7 +79,8 @@ MODEL = {
         "task, data, checkpoint, output, config, progress=None, *, overwrite=False, stop=None"
     ),
     "make_task": "name, data, **options",
-    "predict": "directory, data, output, device='auto', *, official=False, columns=None, task=None",
+    "predict": "directory, data, output, device='auto', *, official=False, columns=None, "
+    "text=None, task=None",
     "pretrain": "config, instances, output, progress=None, *, overwrite=False, stop=None",
     "read_model": "directory",
 }
@@ -137,7 +138,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
         shutil.copy(book, tmp_path / "corpus")
     shutil.copytree(QUICKSTART / "word-order", tmp_path / "word-order")
     num_blocks, printed = run_blocks((DOCS / "api.md").read_text(), tmp_path)
-    assert num_blocks == 11
+    assert num_blocks == 12
     assert f"clozeworks.ingest documents_read {NUM_BOOKS}\n" in printed
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400
 
