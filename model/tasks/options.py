@@ -77,7 +77,7 @@ class TaskOptions:
     metric: str | None = option(
         None,
         "What chooses between runs, and each run's weights: accuracy (the default), macro_f1 or "
-        "matthews; for several labels micro_f1 or macro_f1; for scores spearman or pearson.",
+        "matthews; for several labels micro_f1 or macro_f1; for scores spearman, pearson or r2.",
         group=_OWN_DATA,
         identity=False,
     )
