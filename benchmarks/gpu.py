@@ -687,7 +687,8 @@ def measure_pretrain(*, small: bool) -> str:
         started = time.perf_counter()
         summary = pretrain(config, [str(instances)], Path(folder, "run"), progress.append)
         taken = time.perf_counter() - started
-    second_half = progress[len(progress) // 2 :]
+    updates = [part for part in progress if "stage" not in part]
+    second_half = updates[len(updates) // 2 :]
     speed = statistics.median(part["tokens_per_second"] for part in second_half)
     return (
         f"{size}, {summary['tokens']:,} tokens in {taken:.1f} s, {speed:,.0f} tokens/s in the "

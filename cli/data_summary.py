@@ -152,7 +152,30 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
         rows.append(("characters left out", f"{len(characters):,}: {shown}"))
     rows.append(("on held-out documents", f"{report.validation.num_words:,} words"))
     rows += held_out_rows(report.validation)
+    _warn_of_size(where, manifest)
     return CommandSummary("vocab", where, rows)
+
+
+def _warn_of_size(where: str, manifest: "VocabularyManifest") -> None:
+    """Warn of a vocabulary that is far larger than its text can fill."""
+    import pyarrow.parquet as pq
+
+    from ..pipeline import storage
+
+    with storage.open_input(storage.join(where, manifest.word_counts.name)) as file:
+        counts = pq.read_table(file, columns=["count"])["count"]
+    num_words = int(counts.to_numpy().sum())
+    # Of held-out text, which a short text has hardly any of; a word is a token at least.
+    num_tokens = num_words * max(manifest.report.validation.tokens_per_word, 1.0)
+    size = manifest.report.num_tokens
+    # Where 95% of the classes have a hundred examples, a vocabulary translates best (Gowda and May,
+    # 2020); an average of 20 is far from that.
+    if num_tokens < 20 * size:
+        suits = max(round(num_tokens / 50, -2), 200)
+        warn(
+            f"each of the {size:,} tokens occurs {num_tokens / size:.0f} times in this text on "
+            f"average, too seldom to be learned; --size {suits:.0f} suits it"
+        )
 
 
 def summarize_instances(where: str, manifest: "InstancesManifest") -> CommandSummary:

@@ -78,7 +78,7 @@ def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]
             Path(log).unlink(missing_ok=True)
 
 
-# Most important first: a narrow terminal cuts off the rest.
+# Most important first: a narrow terminal has no room for the rest.
 SHOWN = {
     "loss": "loss {:.3f}",
     "mlm_loss": "MLM loss {:.3f}",
@@ -138,7 +138,7 @@ def _progress_line(file: TextIO) -> Iterator[_Show]:
     is_live = console.is_terminal and not settings.as_json
     started: dict[str, tuple[int, float]] = {}
     last_line_s = time.monotonic()
-    with console.status("") if is_live else nullcontext() as status:
+    with console.status("loading") if is_live else nullcontext() as status:
 
         def show(
             part: str,
@@ -150,12 +150,20 @@ def _progress_line(file: TextIO) -> Iterator[_Show]:
         ) -> None:
             nonlocal last_line_s
             now = time.monotonic()
-            # What was done before a resume must not count towards the time left.
-            first_done, first_time = started.setdefault(part, (done, now))
+            # What was done before a resume must not count towards the time left; some parts are
+            # done again.
+            first_done, first_time = started.get(part, (done, now))
             if done > first_done:
                 left_s = (total - done) * (now - first_time) / (done - first_done)
                 amount += f", {duration(left_s)} left"
-            line = f"{part}: {', '.join([amount, *details])}"
+            else:
+                started[part] = (done, now)
+            line = f"{part}: {amount}"
+            room = console.width - len("⠋ ")
+            for detail in details:
+                if status and len(f"{line}, {detail}") > room:
+                    break
+                line += f", {detail}"
             if status:
                 # `Text`, in which brackets are not rich's markup.
                 status.update(Text(line))

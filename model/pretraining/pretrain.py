@@ -52,7 +52,8 @@ def pretrain(
     or ``interrupted`` by `stop`, once everything is saved), ``step``, ``parameters``, ``tokens``,
     ``rows``, and the metrics (see `evaluate.metrics`) ``initial``, ``final`` and ``best``.
     `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
-    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`. Raises
+    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`; while held-out
+    rows are measured with a ``stage``, and ``step`` of ``steps`` batches. Raises
     `UserError` for instances that do not match each other or the model, another run's directory, a
     loss that is not finite, and a batch that does not fit into memory.
     """

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class PretrainWork(Work):
     def _measure(self, batches: list[PretrainBatch]) -> dict[str, float]:
         with oom_as_run_error("micro_batch_size"):
             inference = self.updater.inference(self.setup.dtype)
-            sums = sum_losses(self.model, batches, inference)
+            sums = sum_losses(self.model, self._shown(batches), inference)
         values = metrics(self.ranks.sum(sums))
         if not math.isfinite(values["loss"]):
             raise UserError(
@@ -82,6 +82,12 @@ class PretrainWork(Work):
                 "`learning_rate` or use another `precision`. The last checkpoint is kept."
             )
         return values
+
+    def _shown(self, batches: list[PretrainBatch]) -> Iterator[PretrainBatch]:
+        """Yield the batches, and show how many of them are measured."""
+        for number, batch in enumerate(batches):
+            self.show({"stage": "measuring batches", "step": number, "steps": len(batches)})
+            yield batch
 
     def make_batch(self, step: int) -> GlobalBatch:
         return self.setup.global_batch(step)

@@ -3,7 +3,6 @@ it would do.
 """
 
 import os
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -163,15 +162,9 @@ def dry_run(stage: Stage, options: RunOptions) -> DryRun:
     check_runner(options, stage.output)
     plan = stage.plan()
     state, _ = look(stage.output, plan.head, overwrite=options.overwrite)
-    free_bytes = None
-    if not storage.is_remote(stage.output):
-        folder = os.path.abspath(stage.output)
-        while not os.path.isdir(folder):  # the output is new
-            folder = os.path.dirname(folder)
-        free_bytes = shutil.disk_usage(folder).free
     return DryRun(
         state=state,
         num_units=len(plan.units),
         input_bytes=sum(unit.cost for unit in plan.units),
-        free_bytes=free_bytes,
+        free_bytes=storage.free_bytes(stage.output),
     )

@@ -11,6 +11,7 @@ from .files import (
     file_sizes,
     find_files,
     folder_names,
+    free_bytes,
     glob_root,
     has_wildcard,
     is_remote,

@@ -105,6 +105,16 @@ def folder_names(directory: str) -> list[str]:
         return sorted(entry.name for entry in entries if entry.is_dir())
 
 
+def free_bytes(directory: str) -> int | None:
+    """Return what the disk of a directory, which may be new, has left; None for an object store."""
+    if is_remote(directory):
+        return None
+    folder = os.path.abspath(directory)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return shutil.disk_usage(folder).free
+
+
 def file_sizes(directory: str) -> dict[str, int]:
     """Return the size in bytes of each file directly in `directory`, names sorted."""
     sizes: dict[str, int] = {}

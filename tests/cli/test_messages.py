@@ -247,6 +247,10 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
         "too short. If "
     )
     run(f"{line} --min-characters 1")
+    run("vocab d --output small --size 100")
+    assert "too seldom" not in capsys.readouterr().err
+    run("vocab d --output large --size 5000")
+    assert "too seldom to be learned; --size 200 suits it" in capsys.readouterr().err
     assert "108 rows" in capsys.readouterr().out
 
 

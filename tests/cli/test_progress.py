@@ -75,6 +75,8 @@ def test_a_terminal_has_a_live_line(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "50")
     with module.training_progress() as report:
-        report({"step": 5, "steps": 8, "loss": 0.5})
-    assert "training: 5 of 8, loss 0.500" in capsys.readouterr().err
+        report({"step": 5, "steps": 8, "loss": 0.5, "mfu": 0.5, "learning_rate": 1e-3})
+    # Whole figures, in one line.
+    assert "training: 5 of 8, loss 0.500, MFU 50.0%\n" in capsys.readouterr().err

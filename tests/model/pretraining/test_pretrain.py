@@ -25,7 +25,13 @@ from huggingface_hub import ModelCard
 from torch._dynamo.utils import counters
 
 from tests.fixtures.instances_fixture import write_instances
-from tests.fixtures.pretrain_fixture import assert_same_weights, make_config, read_metrics, weights
+from tests.fixtures.pretrain_fixture import (
+    after_updates,
+    assert_same_weights,
+    make_config,
+    read_metrics,
+    weights,
+)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +139,7 @@ def test_a_budget_of_tokens_is_met_within_the_lengths_of_rows(easy_instances, tm
 def test_it_learns(easy_instances, tmp_path):
     config = make_config(steps=160, evaluate_every=80, checkpoint_every=100, dropout=0.0)
     live = []
-    summary = pretrain(config, [easy_instances], tmp_path, live.append)
+    summary = pretrain(config, [easy_instances], tmp_path, after_updates(live.append))
     assert summary["final"]["mlm_loss"] < 0.8 * summary["initial"]["mlm_loss"]
     assert summary["best"] is not None and summary["best"]["step"] == 160
     assert summary["rows"] == 160 * 12 < summary["tokens"] / 5
@@ -155,11 +161,17 @@ def test_it_learns(easy_instances, tmp_path):
 def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
     seen = []
 
+    measured = []
+
     def look(numbers: dict) -> None:
+        if "stage" in numbers:
+            measured.append(numbers["step"])
+            return
         assert "loss" not in numbers  # it would be the sum of two without saying so
         seen.append([int(row["step"]) for row in read_metrics(tmp_path) if row["split"] == "train"])
 
     pretrain(make_config(evaluate_every=100, checkpoint_every=100), [instances], tmp_path, look)
+    assert measured == [0, 0]  # a batch before and after
     assert seen == [list(range(1, step)) for step in range(1, 13)]
 
 

@@ -20,6 +20,7 @@ from clozeworks.pipeline.errors import UserError
 from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.pretrain_fixture import (
     KilledError,
+    after_updates,
     assert_same_weights,
     interrupt_at,
     kill_at,
@@ -39,11 +40,8 @@ def test_a_killed_run_resumes_to_the_same_bits(instances, tmp_path, step, change
     with pytest.raises(KilledError):
         pretrain(config, [instances], broken, kill_at(step))
     steps = []
-    assert (
-        pretrain(config, [instances], broken, lambda numbers: steps.append(numbers["step"]))
-        == expected
-    )
-    assert steps[0] == {1: 1, 5: 1, 11: 11}[step]  # at 5 the checkpoint was still to come
+    assert pretrain(config, [instances], broken, after_updates(steps.append)) == expected
+    assert steps[0]["step"] == {1: 1, 5: 1, 11: 11}[step]  # at 5 the checkpoint was still to come
     assert_same_weights(whole, broken)
     for name in ("metrics.csv", "summary.json", "run.json", "config.json"):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
@@ -183,7 +181,7 @@ def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monk
 
     monkeypatch.setattr(work, "save_checkpoint", watch)
     config = make_config(checkpoint_every=None, checkpoint_minutes=3.5, evaluate_every=100)
-    pretrain(config, [instances], tmp_path, minute_per_step)
+    pretrain(config, [instances], tmp_path, after_updates(minute_per_step))
     assert steps == [4, 8, 12]
     assert [path.name for path in (tmp_path / "checkpoints").glob("step-*")] == ["step-0000012"]
 
@@ -203,7 +201,7 @@ def test_a_run_of_hours_counts_the_time_before_an_interruption(instances, tmp_pa
     config = make_config(steps=None, hours=20 / 3600)
     live = []
     assert pretrain(config, [instances], tmp_path, **interrupt_at(8))["step"] == 9
-    summary = pretrain(config, [instances], tmp_path, live.append)
+    summary = pretrain(config, [instances], tmp_path, after_updates(live.append))
     # The clock is read before each step, so that the first part has 8 seconds, and the second ends
     # after its 13th step.
     assert (summary["status"], summary["step"]) == ("finished", 9 + 13)
