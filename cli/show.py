@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--where",
     metavar="SQL",
     help="Find rows by a condition on their columns in DuckDB's SQL, such as \"source = 'enwiki' "
-    'AND len(sentences) > 100".',
+    'AND len(sentences) > 100"; needs clozeworks[search].',
 )
 def show(
     directory: str,
@@ -110,47 +110,35 @@ def _find(
     these `ids` by the name of their shard; None for all.
     """
     from ..pipeline import storage
-    from ..pipeline.auditing.decode import find_rows, read_documents
+    from ..pipeline.auditing.decode import read_documents
+    from ..pipeline.auditing.find import MANY, find_documents, find_instances, find_rows
     from ..pipeline.auditing.origins import documents_of
     from ..pipeline.manifests import InstancesManifest
 
-    conditions = []
-    values: dict[str, object] = {}
-    if where:
-        conditions.append(f"({where})")
-    if grep:
-        if isinstance(manifest, InstancesManifest):
+    documents: str | None = directory
+    if isinstance(manifest, InstancesManifest):
+        if grep:
             raise UserError("--grep finds documents: give the directory of documents.")
-        conditions.append("contains(lower(array_to_string(sentences, chr(10))), lower($text))")
-        values["text"] = grep
-    asked = None
-    if ids:
-        documents = directory
-        if isinstance(manifest, InstancesManifest):
-            documents = documents_of(directory, manifest, None)
+        documents = documents_of(directory, manifest, None)
+    # Of what is found, DuckDB chooses.
+    limit = MANY if where else num_rows
+    chosen = asked = None
+    if ids or grep:
         if documents is None:
             raise UserError(f"IDs are looked up in documents, and none are beside {directory}.")
         paths = [storage.join(documents, shard.name) for shard in manifest.shards]
-        found = find_rows(paths, "list_contains($ids, doc_id)", len(ids), ids=list(ids))
-        there = {document["doc_id"] for document in read_documents(found)}
+        chosen = find_documents(paths, ids, grep, limit)
+        with_id = find_documents(paths, ids, None, len(ids)) if grep else chosen
+        there = {document["doc_id"] for document in read_documents(with_id)} if ids else set()
         if there and (missing := ", ".join(each for each in ids if each not in there)):
             warn(f"not in {documents}: {missing}")
-        if isinstance(manifest, InstancesManifest):
-            # Rows number the documents of the shard that has their shard's name.
-            asked = {PurePath(path).name: rows for path, rows in found.items()}
-            values["places"] = [
-                f"{name}:{row}" for name, rows in asked.items() for row in rows or ()
-            ]
-            numbers = "documents" if manifest.config.packs else "[document_a, document_b]"
-            place = "parse_filename(filename) || ':' || number"
-            conditions.append(
-                f"list_has_any($places, list_transform({numbers}, lambda number: {place}))"
-            )
-        else:
-            conditions.append("list_contains($ids, doc_id)")
-            values["ids"] = list(ids)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
-    chosen = find_rows(paths, " AND ".join(conditions), num_rows, **values)
+    if chosen and isinstance(manifest, InstancesManifest):
+        # Rows number the documents of the shard that has their shard's name.
+        asked = {PurePath(path).name: rows or () for path, rows in chosen.items()}
+        chosen = find_instances(paths, asked, limit)
+    if where and chosen != {}:
+        chosen = find_rows(paths, where, num_rows, chosen)
     if not chosen:
         raise UserError(f"Nothing like this is in {directory}.")
     return chosen, asked

@@ -1,6 +1,6 @@
 """Decode instances into readable form: tokens with their roles in the row."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .. import storage
-from ..errors import UserError
 from ..instances.rows import Rows, sequences
 from ..schemas import DOCUMENTS
 from ..storage.shards import checked, open_shard
@@ -128,30 +126,3 @@ def _batches(file: pq.ParquetFile, chosen: Sequence[int] | None) -> Iterator[pa.
         if inside:
             yield from file.read_row_group(group, use_threads=False).take(inside).to_batches()
         start = end
-
-
-def find_rows(paths: Iterable[str], condition: str, num_rows: int, **values: Any) -> Shards:
-    """Return the first rows of the shards for which a condition in DuckDB's SQL holds.
-
-    `values` are those of the condition's ``$names``. Raises `UserError` for a faulty condition.
-    """
-    import duckdb
-
-    query = (
-        "SELECT filename, file_row_number"
-        " FROM read_parquet($paths, filename = true, file_row_number = true)"
-        f" WHERE ({condition}) ORDER BY ALL LIMIT $num_rows"
-    )
-    local = list(paths)
-    if any(storage.is_remote(path) for path in local):
-        raise UserError("Rows are found on local disks only: copy the directory here first.")
-    values |= {"paths": local, "num_rows": num_rows}
-    try:
-        found = duckdb.execute(query, values).fetchall()
-    except duckdb.Error as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"`where`: {reason}") from None
-    shards: dict[str, list[int]] = {}
-    for path, row in found:
-        shards.setdefault(path, []).append(row)
-    return shards

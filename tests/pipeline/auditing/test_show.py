@@ -108,9 +108,9 @@ def test_rows_are_found_by_text_id_and_condition(
     assert f"Warning: not in {directory}: c:1.\n" in capsys.readouterr().err
     for line in (["c:1"], ["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
         assert "Nothing like this" in error_of(capsys, "show", directory, *line)
-    assert '--where: Binder Error: Referenced column "no"' in error_of(
-        capsys, "show", directory, "--where", "no"
-    )
+    error = error_of(capsys, "show", directory, "--where", "no")
+    assert '--where: Binder Error: Referenced column "no"' in error
+    assert error.endswith(f" The columns are {', '.join(DOCUMENTS.names)}.\n")
 
     # Instances by their documents, which lie beside them.
     (tmp_path / "instances").mkdir()
