@@ -2,25 +2,7 @@
 
 import click
 
-from ..pipeline.errors import RunError, UserError
-
-EXTRAS = {
-    "data": (
-        "apache_beam",
-        "babel",
-        "chardet",
-        "datasets",
-        "fsspec",
-        "huggingface_hub",
-        "py3langid",
-        "rensa",
-        "sentencex",
-    ),
-    "dask": ("dask", "distributed"),
-    "search": ("duckdb",),
-    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy", "matplotlib"),
-}
-"""The packages that each extra of clozeworks installs, for advice when one is missing."""
+from ..pipeline.errors import RunError, UserError, how_to_install
 
 
 def describe_failure(error: Exception) -> tuple[str, int] | None:
@@ -34,12 +16,8 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, click.ClickException):
         return describe_usage_error(error), 2
     if isinstance(error, ModuleNotFoundError):
-        package = str(error.name).split(".")[0]  # of `scipy.stats`, scipy
-        for extra, packages in EXTRAS.items():
-            if package in packages:
-                install = f"pip install 'clozeworks[{extra}]'"
-                return f"This command needs {error.name}, which is not installed: {install}.", 2
-        return None
+        install = how_to_install(error)
+        return (f"This command needs {install}", 2) if install else None
     if isinstance(error, RunError):
         return str(error), 1
     if isinstance(error, OSError):

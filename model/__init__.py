@@ -7,6 +7,8 @@ package is cheap.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..pipeline.errors import how_to_install
+
 if TYPE_CHECKING:
     from .checkpoint import read_model
     from .config import PretrainConfig
@@ -94,7 +96,12 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    try:
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if install := how_to_install(error):
+            error.msg = f"clozeworks.model.{name} needs {install}"
+        raise
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,8 @@ package is cheap.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .errors import how_to_install
+
 if TYPE_CHECKING:
     from .auditing.checks import audit
     from .auditing.verdict import Audit
@@ -82,7 +84,12 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    try:
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if install := how_to_install(error):
+            error.msg = f"clozeworks.pipeline.{name} needs {install}"
+        raise
 
 
 def __dir__() -> list[str]:

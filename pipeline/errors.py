@@ -28,3 +28,31 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     if possible_names:
         return f"; choose from {', '.join(possible_names)}"
     return ""
+
+
+EXTRAS = {
+    "data": (
+        "apache_beam",
+        "babel",
+        "chardet",
+        "datasets",
+        "fsspec",
+        "huggingface_hub",
+        "py3langid",
+        "rensa",
+        "sentencex",
+    ),
+    "dask": ("dask", "distributed"),
+    "search": ("duckdb",),
+    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy", "matplotlib"),
+}
+"""The packages that each extra of clozeworks installs, for advice when one is missing."""
+
+
+def how_to_install(error: ModuleNotFoundError) -> str:
+    """Return the end of a message: what is missing, and the extra that has it; "" if none has."""
+    package = str(error.name).split(".")[0]  # of `scipy.stats`, scipy
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return f"{error.name}, which is not installed: pip install 'clozeworks[{extra}]'."
+    return ""

@@ -23,7 +23,7 @@ from ..counters import CounterRecord, Counters, sum_counters
 from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.temporary import TableWriter
-from ..languages import language_tag
+from ..languages import known_language, language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range
 from ..sources.streams import InputRange, RawDocument
@@ -281,7 +281,7 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
     """Return the language that the source states, else the option's; empty if neither does."""
     if raw.language or config.language == "auto":
         return raw.language
-    return config.language
+    return known_language(config.language)
 
 
 def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:

@@ -152,10 +152,7 @@ def test_options_that_are_true_false_repeated_or_of_several_values(
     [
         ("documents=file", "give --documents line or blank-line; to keep short documents, lower "),
         ("documents=lin", "'--documents': 'lin' is not one of 'auto', 'file', 'blank-line', "),
-        (
-            "language=eng",
-            "--language is eng, which is not the code of a language; did you mean en.",
-        ),
+        ("language=e", "--language is e, which is not the code of a language: give one such as "),
     ],
 )
 def test_a_fault_names_the_stage_and_the_variable(
