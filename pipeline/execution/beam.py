@@ -33,6 +33,7 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NoReturn, cast
+from weakref import WeakKeyDictionary
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
@@ -55,6 +56,8 @@ DASK_PARTITIONS = 64
 NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
+_STAGES: WeakKeyDictionary[beam.Pipeline, dict[str, Stage]] = WeakKeyDictionary()
+"""The stages of each pipeline, by their output."""
 METRICS = "clozeworks"
 """Namespace of the metrics; a stage adds its name, as in ``clozeworks.ingest``."""
 
@@ -81,6 +84,9 @@ class RunStage(beam.PTransform):
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""
         done = input_or_inputs
+        stages = _STAGES.setdefault(done.pipeline, {})
+        if stages.setdefault(self.stage.output, self.stage) is not self.stage:
+            raise UserError(f"Two stages would write to {self.stage.output}: give each its own.")
         if not isinstance(done, PCollection):
             done = done | "Start" >> beam.Create(range(DASK_PARTITIONS))
         versions = _versions()

@@ -17,6 +17,7 @@ that outlives its run writes where nobody reads.
 """
 
 import time
+import typing
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,12 @@ class Stage:
     """The name of its command."""
     setup_type: ClassVar[Any]
     output: str
+
+    def __post_init__(self) -> None:
+        config = getattr(self, "config", None)
+        kind = typing.get_type_hints(type(self)).get("config")
+        if kind is not None and not isinstance(config, kind):
+            raise UserError(f"{self.name} takes {kind.__name__}, not {type(config).__name__}.")
 
     @abstractmethod
     def plan(self) -> Plan:

@@ -14,7 +14,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.display import DisplayData
 from clozeworks.pipeline import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
-from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.config import IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.beam import (
     RunStage,
@@ -248,6 +248,16 @@ def test_an_error_is_reported_by_its_cause_alone():
         "\t... 1 more\n"
     )
     assert str(in_a_line(through_flink)) == "The run failed: No module named 'clozeworks'."
+
+
+def test_mistakes_are_found_when_the_pipeline_is_made(tmp_path: Path):
+    wrong: Any = VocabConfig()
+    with pytest.raises(UserError, match=r"^ingest takes IngestConfig, not VocabConfig\.$"):
+        Ingest("a", "b", wrong)
+    pipeline = beam.Pipeline()
+    _ = pipeline | Ingest("a", str(tmp_path / "out"))
+    with pytest.raises(UserError, match="^Two stages would write to .*/out: give each its own"):
+        _ = pipeline | LearnVocabulary("d", str(tmp_path / "out"))
 
 
 def test_transforms_have_types_labels_and_display_data(tmp_path: Path):
