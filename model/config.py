@@ -113,9 +113,9 @@ class PretrainConfig:
     )
     learning_rate: LearningRate | None = option(
         None,
-        "Peak learning rate, reached after the warm-up; --schedule says how it decays to 0. By "
-        "default the paper's 1e-4 from a hidden size of 768 on, and with --checkpoint; in narrower "
-        "new encoders 0.256 / hidden size, at most 2e-3, which is 1e-3 in mini.",
+        "Peak learning rate, which the warm-up misses by one step, as in BERT; --schedule says how "
+        "it decays to 0. By default the paper's 1e-4 from a hidden size of 768 on, and with "
+        "--checkpoint; in narrower new encoders 0.256 / hidden size, at most 2e-3 (1e-3 in mini).",
     )
     seed: int = option(0, "Seed for the initial weights, the order of the rows, and dropout.")
     num_layers: Count | None = option(None, "Number of layers; overrides --model.", group="Encoder")

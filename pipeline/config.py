@@ -239,12 +239,10 @@ class VocabConfig:
     min_frequency: Count = option(
         2, "Merge only pairs of pieces that occur at least this often.", group="Alphabet and merges"
     )
-    limit_alphabet: Annotated[int, Meta(ge=10)] | None = option(
-        None,
-        "Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or "
-        "more if these cover less than 99.95% of the text.",
-        group="Alphabet and merges",
-    )
+    limit_alphabet: Annotated[int, Meta(ge=10)] | None = None
+    """Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or more
+    if these cover less than 99.95% of the text.
+    """
     num_unused: Annotated[int, Meta(ge=0)] = option(
         0, "Number of [unused] tokens to reserve.", group="Alphabet and merges"
     )

@@ -58,6 +58,9 @@ class InstancesStage(Stage):
                 f"The tokenizer in {self.vocab} puts {' '.join(specials.between)} between two "
                 "texts; rows of pairs have one separator there: build with `pairing` none."
             )
+        mixture = plan_mixture(corpus, config.weight, config.language_exponent)
+        if mixture and not any(group.weight for group in mixture):
+            raise UserError("No rows for training: every `weight` is 0.")
         inputs = [
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},
@@ -72,7 +75,7 @@ class InstancesStage(Stage):
         return Plan(
             head=manifest_head("build", config, inputs, "tokenizers"),
             setup=InstancesSetup(
-                mixture=plan_mixture(corpus, config.weight, config.language_exponent),
+                mixture=mixture,
                 languages=dict(corpus.languages),
                 tokenizer=InstancesTokenizer(
                     fingerprint=vocabulary.fingerprint, size=len(vocabulary.tokens)

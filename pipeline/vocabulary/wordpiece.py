@@ -87,10 +87,9 @@ def learn_pieces(
         spelled = _spell(frequent, frequent_counts, limit_alphabet, most=size // 4)
     room = size - len(specials) - len(spelled.pieces)
     if room < 0:
-        advice = "" if of_bytes else " or lower `limit_alphabet`"
         raise UserError(
             f"`size` is {size}, but special tokens and single characters alone take "
-            f"{size - room}: raise `size`{advice}."
+            f"{size - room}: raise `size`."
         )
     pa.default_memory_pool().release_unused()
     merger = _Merger(spelled, min_frequency)

@@ -256,7 +256,7 @@ def test_mistakes_are_found_when_the_pipeline_is_made(tmp_path: Path):
         Ingest("a", "b", wrong)
     pipeline = beam.Pipeline()
     _ = pipeline | Ingest("a", str(tmp_path / "out"))
-    with pytest.raises(UserError, match="^Two stages would write to .*/out: give each its own"):
+    with pytest.raises(UserError, match="Two stages would write to"):
         _ = pipeline | LearnVocabulary("d", str(tmp_path / "out"))
 
 

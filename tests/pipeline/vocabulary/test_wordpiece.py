@@ -160,7 +160,7 @@ def test_counts_beyond_32_bit():
 
 
 def test_too_small_for_the_alphabet():
-    message = "single characters alone take 24: raise `size` or lower `limit_alphabet`"
+    message = "single characters alone take 24: raise `size`"
     with pytest.raises(UserError, match=message):
         learn({"abcdefghij": 3}, size=10)
 
