@@ -2,7 +2,6 @@
 it would do.
 """
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
