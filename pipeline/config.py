@@ -234,17 +234,16 @@ class VocabConfig:
         "Strip accents; by default if text is lower-cased and all its languages do without them, "
         "as English does.",
         "--strip-accents/--keep-accents",
-        group="Alphabet and merges",
+        group="Tokens",
     )
-    min_frequency: Count = option(
-        2, "Merge only pairs of pieces that occur at least this often.", group="Alphabet and merges"
-    )
+    min_frequency: Count = 2
+    """Merge only pairs of pieces that occur at least this often."""
     limit_alphabet: Annotated[int, Meta(ge=10)] | None = None
     """Keep at most this many single characters; rarer ones become [UNK]. By default 1000, or more
     if these cover less than 99.95% of the text.
     """
     num_unused: Annotated[int, Meta(ge=0)] = option(
-        0, "Number of [unused] tokens to reserve.", group="Alphabet and merges"
+        0, "Number of [unused] tokens to reserve.", group="Tokens"
     )
     weight: tuple[str, ...] = option((), WEIGHT_HELP, group="Languages and sources")
     language_exponent: Share = option(1.0, EXPONENT_HELP, group="Languages and sources")

@@ -35,7 +35,7 @@ def find_documents(
             sentences = batch["sentences"]
             has_text = _contain(sentences.flatten(), text)
             # A sentence's number of its document.
-            numbers = pc.list_parent_indices(sentences).to_numpy(zero_copy_only=False)
+            numbers = pc.call_function("list_parent_indices", [sentences]).to_numpy()
             is_found &= np.isin(np.arange(batch.num_rows), numbers[has_text])
         return is_found
 
@@ -58,11 +58,13 @@ def find_instances(
     def holds(path: str, batch: pa.RecordBatch) -> np.ndarray:
         numbers = np.array(sorted(documents.get(PurePath(path).name, ())), np.int64)
         if "documents" not in batch.schema.names:
-            columns = [batch[name].to_numpy() for name in ("document_a", "document_b")]
-            return np.isin(columns, numbers).any(axis=0)
+            is_a, is_b = (
+                np.isin(batch[name].to_numpy(), numbers) for name in ("document_a", "document_b")
+            )
+            return is_a | is_b
         packed = batch["documents"]
         is_asked = np.isin(packed.flatten().to_numpy(), numbers)
-        rows = pc.list_parent_indices(packed).to_numpy()
+        rows = pc.call_function("list_parent_indices", [packed]).to_numpy()
         return np.isin(np.arange(batch.num_rows), rows[is_asked])
 
     return _find(paths, "build", ["documents", "document_a", "document_b"], holds, num_rows)

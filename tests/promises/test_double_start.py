@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {
     "ingest": ("OUT", "ingest TEXTS --output OUT --workers 1", "--seed 7"),
-    "vocab": ("OUT", "vocab DOCUMENTS --output OUT --size 150 --workers 1", "--min-frequency 3"),
+    "vocab": ("OUT", "vocab DOCUMENTS --output OUT --size 150 --workers 1", "--num-unused 3"),
     "build": (
         "OUT",
         "build DOCUMENTS --vocab INSTANCES --output OUT --duplicates 1 --workers 1",

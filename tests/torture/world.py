@@ -36,7 +36,7 @@ FILES = {"features": ".parquet", "predict": ".jsonl", "audit": ".html"}
 """Commands whose OUT is a file, and its suffix."""
 OTHERS = {
     "ingest": "--min-sentences 2",
-    "vocab": "--min-frequency 3",
+    "vocab": "--num-unused 3",
     "build": "--seed 7",
     "pretrain": "--seed 7",
     "finetune": "--dropout 0.5",
