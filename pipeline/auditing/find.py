@@ -29,8 +29,9 @@ def find_documents(
     def holds(path: str, batch: pa.RecordBatch) -> np.ndarray:
         is_found = np.ones(batch.num_rows, bool)
         if ids:
-            known = pa.array(ids, pa.string())
-            is_found &= pc.is_in(batch["doc_id"], value_set=known).to_numpy(zero_copy_only=False)
+            asked = pc.SetLookupOptions(pa.array(ids, pa.string()))
+            has_id = pc.call_function("is_in", [batch["doc_id"]], asked)
+            is_found &= has_id.to_numpy(zero_copy_only=False)
         if text:
             sentences = batch["sentences"]
             has_text = _contain(sentences.flatten(), text)
@@ -45,7 +46,8 @@ def find_documents(
 def _contain(sentences: pa.Array, text: str) -> np.ndarray:
     lowered = pc.call_function("utf8_lower", [sentences])
     wanted = pc.call_function("utf8_lower", [pa.scalar(text)]).as_py()
-    return pc.match_substring(lowered, wanted).to_numpy(zero_copy_only=False)
+    found = pc.call_function("match_substring", [lowered], pc.MatchSubstringOptions(wanted))
+    return found.to_numpy(zero_copy_only=False)
 
 
 def find_instances(
