@@ -30,6 +30,9 @@ def describe_failure(error: Exception) -> tuple[str, int] | None:
     reason = str(error)
     # PyTorch and the C++ libraries raise a RuntimeError when they run out.
     is_out_of_memory = "allocate memory" in reason or "out of memory" in reason
+    # From the loader, if memory or `ulimit -v` has no room for PyTorch itself.
+    if isinstance(error, ImportError) and "failed to map segment" in reason:
+        return f"Out of memory: {reason}. Free some, or raise `ulimit -v`.", 1
     if isinstance(error, MemoryError) or is_out_of_memory:
         advice = (
             "Rerun with fewer --workers, or in training with a smaller --micro-batch-size; "

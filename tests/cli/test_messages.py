@@ -443,3 +443,9 @@ def test_the_command_line_spells_fields_as_flags(capsys):
     with commands.make_context("clozeworks", ["ingest", "x"]):
         warn(message)
     assert capsys.readouterr().err == f"Warning: {spelled}.\n"
+
+
+def test_no_room_for_a_library_is_out_of_memory():
+    error = ImportError("libtorch_cpu.so: failed to map segment from shared object")
+    message = f"Out of memory: {error}. Free some, or raise `ulimit -v`."
+    assert describe_failure(error) == (message, 1)
