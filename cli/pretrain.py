@@ -10,7 +10,7 @@ import click
 from ..model.config import PretrainConfig
 from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
-from .output import ALREADY_FINISHED, CommandSummary, byte_size, duration, tell, warn
+from .output import ALREADY_FINISHED, CommandSummary, byte_size, duration, is_first_rank, tell, warn
 from .process import StopOnSignal, wait_for_width
 from .progress import Report, training_progress
 
@@ -102,7 +102,7 @@ def _with_estimate(show: Report) -> Report:
         if "stage" in figures or "peak_memory_gb" in figures:  # no update; on a GPU
             return
         times.append(time.monotonic())
-        if len(times) == 11:
+        if len(times) == 11 and is_first_rank():
             left_s = (figures["steps"] - figures["step"]) * (times[-1] - times[0]) / 10
             tell(
                 "notice",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clozeworks.cli.failures import describe_failure
 from clozeworks.cli.main import commands, main
 from clozeworks.cli.output import warn, with_flags
 from clozeworks.pipeline.languages import check_language
