@@ -60,11 +60,13 @@ def audit(
 
     The exit code is 1 if a check fails; a warning does not change it. Checksums of pages are always
     verified; --verify compares whole files. If DIRECTORY holds documents, short words are listed
-    whose full stop often ends a sentence: abbreviations for `ingest --abbreviations`. With
+    whose full stop often ends a sentence (abbreviations for `ingest --abbreviations`), and
+    machine-made articles are counted, whose ids are written into machine-made.jsonl there. With
     --against, test data are looked for in the documents, and their README.md says what was found.
     """
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.ends import abbreviated_ends
+    from ..pipeline.auditing.machine_made import FILE, find_machine_made
     from ..pipeline.counters import name_counts
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.state import read_any_manifest, verify_files
@@ -85,6 +87,9 @@ def audit(
     if isinstance(manifest, DocumentsManifest) and not (verify or asks_for_instances):
         ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
         rows = [("short ends", ends or "none that repeats")]
+        made, num_documents = find_machine_made(directory)
+        share = f"{len(made):,} of {num_documents:,} documents ({len(made) / num_documents:.1%})"
+        rows.append(("machine-made", f"{share}; {directory}/{FILE} lists them" if made else share))
         if manifest.bad:
             rows.append(("bad input", f"{name_counts(manifest.bad)}; {directory}/bad lists it"))
         return CommandSummary("audit", directory, rows)

@@ -1,0 +1,169 @@
+"""Find machine-made articles: those of a template, which differ in names and numbers alone.
+
+Near-duplicates they are not, for each is of another village, species or player. In a sentence all
+numbers, and all words but the most frequent ones of the language, are masked; runs of masks count
+as one. What is left is the form of the sentence::
+
+    Loinni is a village in Hadrani County, Kansas. The population was 2,144 in 2010.
+    _ is a _ in _                                  the _ was _ in _
+
+A document is machine-made if at least half of it stands in sentences whose forms are found in more
+than twenty others. How such articles change what a model learns: arXiv 2411.05527, 2604.25384.
+
+The documents are read twice, to count forms and to judge. Memory is 128 MB of counters, however
+many documents there are: forms share them by their hashes, as in a count-min sketch.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from .. import storage
+from ..manifests import DocumentsManifest
+from ..ragged import offsets_in
+from ..storage.directory import write_file
+from ..storage.shards import BATCH_ROWS, open_shard
+from ..storage.state import read_manifest
+from .overlap import BASE, powers, words_of
+
+FILE = "machine-made.jsonl"
+_TABLE_BITS = 25
+
+
+class _Forms(NamedTuple):
+    """The forms of sentences: hashes, words and masks in each, whether enough words are left to
+    tell it by, and the sentence's document by its place in the batch.
+    """
+
+    hashes: np.ndarray
+    num_words: np.ndarray
+    is_judged: np.ndarray
+    documents: np.ndarray
+
+
+def find_machine_made(directory: str, num_others: int = 20) -> tuple[list[str], int]:
+    """Return the ids of machine-made documents, and the number of all documents; if there are any,
+    `FILE` in the directory lists the ids.
+    """
+    manifest = read_manifest(directory, DocumentsManifest)
+    paths = [storage.join(directory, shard.name) for shard in manifest.shards]
+    frequent = _frequent_words(paths, num_others)
+    counts = np.zeros(1 << _TABLE_BITS, np.uint32)
+    doc_ids: list[str] = []
+    # NumPy and Arrow release Python's lock while they compute.
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as executor:
+        for places in executor.map(lambda path: _places_in(path, frequent), paths):
+            np.add.at(counts, places, 1)
+        is_shared = counts > num_others
+        for found in executor.map(lambda path: _find_in(path, frequent, is_shared), paths):
+            doc_ids += found
+    if doc_ids:
+        with write_file(storage.join(directory, FILE)) as file:
+            for doc_id in doc_ids:
+                file.write(json.dumps({"doc_id": doc_id}).encode() + b"\n")
+    return doc_ids, sum(shard.rows for shard in manifest.shards)
+
+
+def _batches(path: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield documents of a shard that are of one language, with the language."""
+    columns = ["doc_id", "language", "sentences"]
+    with open_shard(path, "ingest") as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+            languages = batch["language"].to_numpy(zero_copy_only=False)
+            for language in np.unique(languages):
+                yield language, batch.filter(pa.array(languages == language))
+
+
+def _sentence_words(sentences: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hash of each word, uint64, and the first word of each sentence."""
+    texts = sentences.flatten()
+    offsets = pa.array(np.arange(len(texts) + 1, dtype=np.int32))
+    words = words_of(pa.ListArray.from_arrays(offsets, texts))
+    hashes = words.hashes(np.arange(len(words.starts) - 1), 1)
+    return hashes, words.first_words
+
+
+def _frequent_words(paths: list[str], num_others: int) -> Mapping[str, np.ndarray]:
+    """Return the hashes of the most frequent words of each language."""
+    # With 300 or 2,000 words, sentences of a template differ by words like "north", and fewer are
+    # found (benchmarks/results/2026-11-30-machine-made.md).
+    num_frequent = 100
+    most_words = 4_000_000  # of the first documents, which are in random order
+    hashes_by_language: dict[str, list[np.ndarray]] = {}
+    num_words = 0
+    for language, batch in (pair for path in paths for pair in _batches(path)):
+        hashes, _ = _sentence_words(batch["sentences"])
+        hashes_by_language.setdefault(language, []).append(hashes)
+        num_words += len(hashes)
+        if num_words > most_words:
+            break
+    numbers = [[f"{number:0{width}}"] for width in (1, 2, 3, 4) for number in range(10**width)]
+    number_hashes, _ = _sentence_words(pa.array(numbers))
+    frequent: dict[str, np.ndarray] = defaultdict(lambda: np.empty(0, np.uint64))
+    for language, hashes in hashes_by_language.items():
+        words, times = np.unique(np.concatenate(hashes), return_counts=True)
+        # A word that is rarer cannot stand in so many documents.
+        is_word = ~np.isin(words, number_hashes) & (times > num_others)
+        order = np.argsort(-times[is_word], kind="stable")
+        frequent[language] = words[is_word][order[:num_frequent]]
+    return frequent
+
+
+def _forms(sentences: pa.ListArray, frequent: np.ndarray) -> _Forms:
+    hashes, first_words = _sentence_words(sentences)
+    num_sentences = len(first_words)
+    num_words = np.diff(first_words, append=len(hashes))
+    sentence_of_word = np.repeat(np.arange(num_sentences), num_words)
+    is_kept = np.isin(hashes, frequent)
+    # The second and later masks of a run are left out.
+    stays = np.ones(len(hashes), bool)
+    is_same_sentence = sentence_of_word[1:] == sentence_of_word[:-1]
+    stays[1:] = is_kept[1:] | is_kept[:-1] | ~is_same_sentence
+    parts = np.where(is_kept, hashes, np.uint64(1))[stays]  # no word has this hash: a mask
+    sentence_of_part = sentence_of_word[stays]
+    first_parts = np.searchsorted(sentence_of_part, np.arange(num_sentences + 1))
+    place = np.arange(len(parts)) - first_parts[sentence_of_part]
+    sums = np.zeros(len(parts) + 1, np.uint64)
+    np.cumsum(parts * powers(BASE, len(parts) + 1)[place], out=sums[1:])
+    num_kept = np.bincount(sentence_of_word, is_kept, num_sentences)
+    return _Forms(
+        hashes=sums[first_parts[1:]] - sums[first_parts[:-1]],
+        num_words=np.diff(first_parts),
+        is_judged=num_kept >= 5,  # fewer, as in "_ was in _", stand in any text
+        documents=np.repeat(np.arange(len(sentences)), np.diff(offsets_in(sentences))),
+    )
+
+
+def _counters(hashes: np.ndarray) -> np.ndarray:
+    return hashes >> np.uint64(64 - _TABLE_BITS)
+
+
+def _places_in(path: str, frequent: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the counters of the forms in a shard, once for each document with the form."""
+    places = [np.empty(0, np.uint64)]
+    for language, batch in _batches(path):
+        forms = _forms(batch["sentences"], frequent[language])
+        hashes = forms.hashes[forms.is_judged]
+        documents = forms.documents[forms.is_judged].astype(np.uint64)
+        _, first = np.unique(hashes + documents * np.uint64(BASE), return_index=True)
+        places.append(_counters(hashes[first]))
+    return np.concatenate(places)
+
+
+def _find_in(path: str, frequent: Mapping[str, np.ndarray], is_shared: np.ndarray) -> list[str]:
+    """Return the ids of the documents at least half of which has forms that are shared."""
+    doc_ids: list[str] = []
+    for language, batch in _batches(path):
+        forms = _forms(batch["sentences"], frequent[language])
+        is_made = forms.is_judged & is_shared[_counters(forms.hashes)]
+        num_made = np.bincount(forms.documents, is_made * forms.num_words, len(batch))
+        num_words = np.bincount(forms.documents, forms.num_words, len(batch))
+        chosen = (num_made > 0) & (num_made >= 0.5 * num_words)
+        doc_ids += batch["doc_id"].filter(pa.array(chosen)).to_pylist()
+    return doc_ids
