@@ -32,9 +32,11 @@ def evaluate(
     Accuracies have their 95% interval.
 
     A pre-trained model is also measured on minimal pairs, such as BLiMP's: a table, or a folder of
-    JSON Lines, with the columns sentence_good and sentence_bad. The figure is how often the first
-    has the higher pseudo-log-likelihood, with its 95% interval; beside it is BabyLM's, which masks
-    each token alone, and counts a tie as right. Means are over the paradigms (UID, or files).
+    JSON Lines, with the columns sentence_good and sentence_bad; or MultiBLiMP's, the file of a
+    language or the folder of all, which are shown by language and kind of agreement. The figure is
+    how often the first has the higher pseudo-log-likelihood, with its 95% interval; beside it is
+    BabyLM's, which masks each token alone, and counts a tie as right. Means are over the paradigms
+    (UID, or files; of MultiBLiMP the kinds of agreement).
     """
     from ..pipeline import storage
 
@@ -69,13 +71,19 @@ def evaluate(
 
 
 def _are_pairs(data: str) -> bool:
-    """Return whether `data` is a table, or a folder of JSON Lines, and not one of instances."""
+    """Return whether `data` is a table, or a folder of them, and not one of instances."""
     from ..pipeline import storage
 
     if storage.exists(data):  # a file
         return True
     names = storage.file_names(data)
-    return "manifest.json" not in names and any(name.endswith(".jsonl") for name in names)
+    if "manifest.json" in names:
+        return False
+    files = [*names, *(f"{folder}/data.tsv" for folder in storage.folder_names(data))]
+    return any(
+        name.endswith((".jsonl", "data.tsv")) and storage.exists(storage.join(data, name))
+        for name in files
+    )
 
 
 def _rows(measured: dict[str, Any]) -> list[tuple[str, str]]:

@@ -39,11 +39,12 @@ from .tasks.example_tables import read_rows
 from .training.device import find_device
 from .training.logs import ProgressCallback
 
-COLUMNS = ("sentence_good", "sentence_bad")
+COLUMNS = (("sentence_good", "sen"), ("sentence_bad", "wrong_sen"))
+"""The acceptable sentence and the other: BLiMP's names, and MultiBLiMP's."""
 GROUPS = ("field", "linguistics_term", "phenomenon")
 """Columns by which accuracy is reported, where a file has them; BLiMP has the first two."""
 PARADIGM = "UID"
-"""BLiMP's column; without it each file is a paradigm."""
+"""BLiMP's column; without it each file is a paradigm, of MultiBLiMP each kind of agreement."""
 SENTENCES_AT_ONCE = (1000, 10_000)
 """On a CPU, and on a GPU."""
 
@@ -58,7 +59,8 @@ def evaluate_minimal_pairs(
     each of its values; and the means over the paradigms, ``mean_accuracy`` and
     ``mean_token_alone``, with the 95% intervals of other such paradigms (``…_low``, ``…_high``).
 
-    `data` is a table with the columns `COLUMNS`, or a folder of JSON Lines. `progress` is called
+    `data` is a table with the columns `COLUMNS`, a folder of JSON Lines, or MultiBLiMP's of a
+    language or all (``deu/data.tsv``), which are shown by `language`, too. `progress` is called
     with ``stage``, ``step`` and ``steps`` (sentences). Raises `UserError` if a column is missing,
     or a sentence is longer than the model reads.
     """
@@ -124,29 +126,44 @@ def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
 
 
 def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield the acceptable and the other sentence of each pair of a table, or of all JSON Lines in
-    a folder, by name; and its kinds, by column.
+    """Yield the acceptable and the other sentence of each pair of a table, or of all JSON Lines or
+    files of MultiBLiMP in a folder, by name; and its kinds, by column.
     """
     files = [local_copy(data)]
     if files[0].is_dir():
-        files = sorted(files[0].glob("*.jsonl"))
+        folder = files[0]
+        files = sorted(folder.glob("*.jsonl")) or sorted(folder.rglob("data.tsv"))
         if not files:
-            raise UserError(f"The folder {data} has no .jsonl files.")
+            raise UserError(f"The folder {data} has no .jsonl files, nor any data.tsv.")
     for file in files:
         for row in read_rows(file):
-            for column in COLUMNS:
-                if column not in row.values:
+            for names in COLUMNS:
+                if row.values.keys().isdisjoint(names):
+                    columns = ", ".join(row.values)
                     raise UserError(
-                        f"{row.where}: there is no column {column}, only {', '.join(row.values)}. "
+                        f"{row.where}: there is no column {names[0]}, only {columns}. "
                         "Minimal pairs need two columns of sentences; labelled examples need a "
                         "model that is fine-tuned."
                     )
-            good, bad = map(row.text, COLUMNS)
+            good, bad = (row.text(*names) for names in COLUMNS)
             groups = {name: row.text(name) for name in GROUPS if row.values.get(name)}
             if "field" in groups:  # one field of BLiMP is written in two ways
                 groups["field"] = groups["field"].replace("/", "_")
-            groups[PARADIGM] = str(row.values.get(PARADIGM) or file.stem)
+            paradigm = row.values.get(PARADIGM) or file.stem
+            if "wrong_sen" in row.values:
+                # MultiBLiMP's folders are named for languages, and pandas wrote its tables.
+                groups["language"] = file.absolute().parent.name
+                paradigm = f"{groups['language']} {groups.get('phenomenon')}"
+                good, bad = map(_unquoted, (good, bad))
+            groups[PARADIGM] = str(paradigm)
             yield good, bad, groups
+
+
+def _unquoted(text: str) -> str:
+    """Return a field of a TSV as it was before pandas put it in quotes, because it has some."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"')
+    return text
 
 
 @torch.inference_mode()

@@ -2,6 +2,7 @@
 are counted by which scores higher.
 """
 
+import csv
 import json
 from pathlib import Path
 from shutil import copytree
@@ -26,6 +27,7 @@ from transformers import BertForMaskedLM
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "minimal_pairs.jsonl"
+MULTIBLIMP = SAMPLE.with_name("multiblimp")
 SENTENCES = ["the film was very good", "films was very good", "a films , not bad books !", "films"]
 
 
@@ -163,6 +165,25 @@ def test_a_folder_is_read_and_a_missing_column_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"yes": "a", "no": "b"}\n')
     with pytest.raises(UserError, match="there is no column sentence_good, only yes, no"):
         list(read_minimal_pairs(tmp_path))
+
+
+def test_pairs_of_multiblimp_are_read_by_language_and_agreement(speller, capsys):
+    """The oracle is a reader of quoted tables, as pandas wrote them."""
+    wanted = []
+    for language in ("deu", "eng"):
+        with (MULTIBLIMP / language / "data.tsv").open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file, delimiter="\t"):
+                groups = {"phenomenon": row["phenomenon"], "language": language}
+                groups["UID"] = f"{language} {row['phenomenon']}"
+                wanted.append((row["sen"], row["wrong_sen"], groups))
+    assert list(read_minimal_pairs(MULTIBLIMP)) == wanted
+    assert list(read_minimal_pairs(MULTIBLIMP / "eng" / "data.tsv")) == wanted[4:]
+    main(["evaluate", str(speller), str(MULTIBLIMP), "--device", "cpu"])
+    shown = capsys.readouterr().out
+    assert all(f"… {kind}" in shown for kind in ("deu", "eng", "SV-#", "SV-P"))
+    main(["evaluate", str(speller), str(MULTIBLIMP / "deu"), "--device", "cpu", "--json"])
+    measured = json.loads(capsys.readouterr().out)
+    assert measured["language"]["deu"]["pairs"] == 4 and measured["paradigms"] == 2
 
 
 def test_the_command_prints_accuracy_by_kind(speller, capsys):
