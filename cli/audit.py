@@ -66,10 +66,10 @@ def audit(
     """
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.auditing.ends import abbreviated_ends
-    from ..pipeline.auditing.machine_made import FILE, find_machine_made
+    from ..pipeline.auditing.machine_made import find_machine_made
     from ..pipeline.counters import name_counts
     from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
-    from ..pipeline.storage.state import read_any_manifest, verify_files
+    from ..pipeline.storage.state import MACHINE_MADE, read_any_manifest, verify_files
     from ..pipeline.vocabulary.files import verify_vocabulary
 
     if report is not None:
@@ -88,8 +88,10 @@ def audit(
         ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
         rows = [("short ends", ends or "none that repeats")]
         made, num_documents = find_machine_made(directory)
-        share = f"{len(made):,} of {num_documents:,} documents ({len(made) / num_documents:.1%})"
-        rows.append(("machine-made", f"{share}; {directory}/{FILE} lists them" if made else share))
+        shown = f"{len(made):,} of {num_documents:,} documents ({len(made) / num_documents:.1%})"
+        if made:
+            shown += f"; {directory}/{MACHINE_MADE} lists them"
+        rows.append(("machine-made", shown))
         if manifest.bad:
             rows.append(("bad input", f"{name_counts(manifest.bad)}; {directory}/bad lists it"))
         return CommandSummary("audit", directory, rows)

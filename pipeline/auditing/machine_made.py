@@ -29,10 +29,9 @@ from ..manifests import DocumentsManifest
 from ..ragged import offsets_in
 from ..storage.directory import write_file
 from ..storage.shards import BATCH_ROWS, open_shard
-from ..storage.state import read_manifest
+from ..storage.state import MACHINE_MADE, read_manifest
 from .overlap import BASE, powers, words_of
 
-FILE = "machine-made.jsonl"
 _TABLE_BITS = 25
 
 
@@ -49,7 +48,7 @@ class _Forms(NamedTuple):
 
 def find_machine_made(directory: str, num_others: int = 20) -> tuple[list[str], int]:
     """Return the ids of machine-made documents, and the number of all documents; if there are any,
-    `FILE` in the directory lists the ids.
+    `MACHINE_MADE` in the directory lists the ids.
     """
     manifest = read_manifest(directory, DocumentsManifest)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
@@ -64,7 +63,7 @@ def find_machine_made(directory: str, num_others: int = 20) -> tuple[list[str], 
         for found in executor.map(lambda path: _find_in(path, frequent, is_shared), paths):
             doc_ids += found
     if doc_ids:
-        with write_file(storage.join(directory, FILE)) as file:
+        with write_file(storage.join(directory, MACHINE_MADE)) as file:
             for doc_id in doc_ids:
                 file.write(json.dumps({"doc_id": doc_id}).encode() + b"\n")
     return doc_ids, sum(shard.rows for shard in manifest.shards)
@@ -91,9 +90,9 @@ def _sentence_words(sentences: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
 
 def _frequent_words(paths: list[str], num_others: int) -> Mapping[str, np.ndarray]:
     """Return the hashes of the most frequent words of each language."""
-    # With 300 or 2,000 words, sentences of a template differ by words like "north", and fewer are
+    # With 100 or 300 words, sentences of a template differ by words like "north", and fewer are
     # found (benchmarks/results/2026-11-30-machine-made.md).
-    num_frequent = 100
+    num_frequent = 50
     most_words = 4_000_000  # of the first documents, which are in random order
     hashes_by_language: dict[str, list[np.ndarray]] = {}
     num_words = 0

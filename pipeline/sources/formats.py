@@ -23,7 +23,7 @@ from ..counters import Counters, name_counts
 from ..encodings import check_line_ends, read_sample, text_encoding
 from ..errors import RunError, UserError
 from ..source_formats import FORMATS
-from ..storage.state import BAD_INPUTS, MANIFEST, TIMINGS, unfinished_stage
+from ..storage.state import BAD_INPUTS, MACHINE_MADE, MANIFEST, TIMINGS, unfinished_stage
 from . import hub
 from .streams import (
     ARTICLE_HEAD,
@@ -224,7 +224,7 @@ def _drop_files_of_stages(bytes_of: dict[str, int]) -> None:
                 "documents that it was made from, or other sources."
             )
     for folder in ingested:
-        for name in (MANIFEST, TIMINGS, "README.md"):
+        for name in (MANIFEST, TIMINGS, MACHINE_MADE, "README.md"):
             bytes_of.pop(posixpath.join(folder, name), None)
     for path in list(bytes_of):
         folder, name = posixpath.split(posixpath.dirname(path))

@@ -39,6 +39,8 @@ from .directory import WORK, OutputDirectory, digest_of, locked
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
+MACHINE_MADE = "machine-made.jsonl"
+"""The ids that an audit of documents lists."""
 JOB = "job.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 BAD_INPUTS = "bad"
@@ -57,7 +59,7 @@ _STAGE_FILES = re.compile(
         [
             r"(train|validation)-\d+-of-\d+\.parquet",
             rf"{BAD_INPUTS}(/range-\d+\.jsonl)?",
-            *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, CARD)),
+            *map(re.escape, (*VOCABULARY_FILES, WORD_COUNTS_FILE, TIMINGS, MACHINE_MADE, CARD)),
         ]
     )
 )

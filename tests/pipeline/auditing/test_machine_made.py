@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from clozeworks.cli.main import main
-from clozeworks.pipeline.auditing.machine_made import FILE, find_machine_made
+from clozeworks.pipeline.auditing.machine_made import find_machine_made
+from clozeworks.pipeline.storage.state import MACHINE_MADE as FILE
 
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, Document, write_documents
 
@@ -94,3 +95,6 @@ def test_audit_says_how_many_and_where_they_are_listed(tmp_path, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "machine-made 40 of 100 documents (40.0%);" in shown
     assert (tmp_path / "docs" / FILE).exists()
+    # Documents are a source as before, and the list goes with them.
+    main(["ingest", directory, "--output", str(tmp_path / "again"), "--min-characters", "1"])
+    assert "documents read 100" in " ".join(capsys.readouterr().out.split())
