@@ -88,7 +88,8 @@ def audit(
         ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
         rows = [("short ends", ends or "none that repeats")]
         made, num_documents = find_machine_made(directory)
-        shown = f"{len(made):,} of {num_documents:,} documents ({len(made) / max(num_documents, 1):.1%})"
+        share = len(made) / max(num_documents, 1)
+        shown = f"{len(made):,} of {num_documents:,} documents ({share:.1%})"
         if made:
             shown += f"; {directory}/{MACHINE_MADE} lists them"
         rows.append(("machine-made", shown))

@@ -89,12 +89,16 @@ def test_documents_without_words_are_none(tmp_path):
     assert not (tmp_path / FILE).exists()
 
 
-def test_audit_says_how_many_and_where_they_are_listed(tmp_path, capsys):
-    directory = write(tmp_path / "docs", [*documents(article, 60), *documents(village, 40)])
-    main(["audit", directory])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "machine-made 40 of 100 documents (40.0%);" in shown
-    assert (tmp_path / "docs" / FILE).exists()
-    # Documents are a source as before, and the list goes with them.
-    main(["ingest", directory, "--output", str(tmp_path / "again"), "--min-characters", "1"])
-    assert "documents read 100" in " ".join(capsys.readouterr().out.split())
+def test_audit_lists_them_beside_documents_that_are_a_source_as_before(tmp_path, capsys):
+    rows = [*documents(article, 60), *documents(village, 40)]
+    lines = [json.dumps({"text": " ".join(sentences)}) for _, _, sentences in rows]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    source = str(tmp_path / "rows.jsonl")
+    for name in ("docs", "again"):
+        output = str(tmp_path / name)
+        main(["ingest", source, "--output", output, "--min-characters", "1", "--language", "en"])
+        main(["audit", output])
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "machine-made 40 of 100 documents (40.0%);" in shown
+        assert (tmp_path / name / FILE).exists()
+        source = output
