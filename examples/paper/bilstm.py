@@ -254,7 +254,7 @@ class BiLstmTagger(TaskModel):
         if self.is_weighted:
             # Before `softmax`: all layers begin with the same weight.
             self.layer_weights = nn.Parameter(torch.zeros(len(self.layers)))
-            self.scale = nn.Parameter(torch.ones(()))
+            self.layer_scale = nn.Parameter(torch.ones(()))
         else:
             input_size *= len(self.layers)
         self.rate = config.hidden_dropout_prob
@@ -287,7 +287,7 @@ class BiLstmTagger(TaskModel):
 
         if self.is_weighted:
             weights_S = self.layer_weights.softmax(0)
-            inputs_BWD = self.scale * torch.einsum("s,bwsd->bwd", weights_S, states_BWSD)
+            inputs_BWD = self.layer_scale * torch.einsum("s,bwsd->bwd", weights_S, states_BWSD)
         else:
             inputs_BWD = states_BWSD.flatten(2)  # one layer, or several side by side
         lengths_B = is_word_BL.sum(1)

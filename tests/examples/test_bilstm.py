@@ -215,7 +215,7 @@ def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_check
     ).eval()
     if model.is_weighted:
         model.layer_weights.data = torch.linspace(-1, 1, len(model.layers))
-        model.scale.data.fill_(1.5)
+        model.layer_scale.data.fill_(1.5)
     rows = some_features(deep_checkpoint)
     batch = make_batch(rows)
     with torch.no_grad():
