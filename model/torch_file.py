@@ -9,19 +9,19 @@ pickle.
 
 import io
 import math
+import pickle
 import pickletools
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
 _MAX_PICKLE = 1 << 20
 """Bytes; 5,000 tensors take fewer."""
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 class TorchFileError(ValueError):
@@ -92,7 +92,8 @@ def _read_archive(archive: zipfile.ZipFile, file_size: int) -> Any:
         raise TorchFileError("its numbers are big-endian")
     if members[pickle_name].file_size > _MAX_PICKLE:
         raise TorchFileError("it describes too many objects")
-    value, storages = _unpickle(io.BytesIO(archive.read(pickle_name)))
+    unpickler = _Unpickler(io.BytesIO(archive.read(pickle_name)))
+    value = unpickler.load()
 
     def read(key: str, num_bytes: int) -> bytes:
         member = members[f"{root}data/{key}"]
@@ -100,23 +101,22 @@ def _read_archive(archive: zipfile.ZipFile, file_size: int) -> Any:
             raise TorchFileError("a storage does not have its size")
         return archive.read(member)
 
-    return _with_tensors(value, _loaded(storages, read, file_size), {})
+    return _with_tensors(value, _loaded(unpickler.storages, read, file_size), {})
 
 
 def _read_legacy(file: BinaryIO, file_size: int) -> Any:
     # Pickles one after the other: a magic number, the version, sizes of C's types, the value, and
     # the keys of the storages, each of which follows with its number of values before it.
     start = io.BytesIO(file.read(_MAX_PICKLE))
-    magic, _ = _unpickle(start)
-    if magic != _LEGACY_MAGIC:
+    if _Unpickler(start).load() != 0x1950A86A20F9469CFC6C:
         raise TorchFileError("it was not written by torch.save")
-    _unpickle(start)
-    system, _ = _unpickle(start)
-    if not system["little_endian"]:
+    _Unpickler(start).load()
+    if not _Unpickler(start).load()["little_endian"]:
         raise TorchFileError("its numbers are big-endian")
-    value, storages = _unpickle(start)
-    keys, _ = _unpickle(start)
-    sizes = {storage.key: storage.num_bytes for storage in storages}
+    unpickler = _Unpickler(start)
+    value = unpickler.load()
+    keys = _Unpickler(start).load()
+    sizes = {storage.key: storage.num_bytes for storage in unpickler.storages}
     places: dict[str, int] = {}
     place = start.tell()
     for key in keys:
@@ -129,7 +129,7 @@ def _read_legacy(file: BinaryIO, file_size: int) -> Any:
         file.seek(places[key])
         return file.read(num_bytes)
 
-    return _with_tensors(value, _loaded(storages, read, file_size), {})
+    return _with_tensors(value, _loaded(unpickler.storages, read, file_size), {})
 
 
 def _loaded(
@@ -167,88 +167,6 @@ def _with_tensors(value: Any, loaded: dict[str, Tensor], done: dict[int, Any]) -
             new = type(value)([_with_tensors(item, loaded, done) for item in value])
         done[id(value)] = new
     return done[id(value)]
-
-
-def _unpickle(file: BinaryIO) -> tuple[Any, list[_Storage]]:
-    """Return the value that a pickle describes, with tensors as `_Stored`, and their storages."""
-    stack: list[Any] = []
-    marks: list[int] = []
-    memo: dict[int, Any] = {}
-    storages: list[_Storage] = []
-
-    def since_mark() -> list[Any]:
-        start = marks.pop()
-        items = stack[start:]
-        del stack[start:]
-        return items
-
-    for opcode, given, _ in pickletools.genops(file):
-        argument = cast(Any, given)
-        match opcode.name:
-            case "PROTO" | "FRAME":
-                pass
-            case "STOP":
-                return stack.pop(), storages
-            case "MARK":
-                marks.append(len(stack))
-            case "NONE":
-                stack.append(None)
-            case "NEWTRUE":
-                stack.append(True)
-            case "NEWFALSE":
-                stack.append(False)
-            case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
-                stack.append(argument)
-            case "BINUNICODE" | "SHORT_BINUNICODE":
-                stack.append(argument)
-            case "EMPTY_DICT":
-                stack.append({})
-            case "EMPTY_LIST":
-                stack.append([])
-            case "EMPTY_TUPLE":
-                stack.append(())
-            case "TUPLE":
-                stack.append(tuple(since_mark()))
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                length = int(opcode.name[-1])
-                stack[-length:] = [tuple(stack[-length:])]
-            case "APPEND":
-                item = stack.pop()
-                stack[-1].append(item)
-            case "APPENDS":
-                items = since_mark()
-                stack[-1].extend(items)
-            case "SETITEM":
-                pair = stack.pop(-2), stack.pop()
-                _add_items(stack[-1], [pair])
-            case "SETITEMS":
-                items = since_mark()
-                _add_items(stack[-1], zip(items[::2], items[1::2], strict=True))
-            case "BUILD":  # attributes, such as the versions of a state dict's modules
-                stack.pop()
-            case "BINPUT" | "LONG_BINPUT":
-                memo[argument] = stack[-1]
-            case "MEMOIZE":
-                memo[len(memo)] = stack[-1]
-            case "BINGET" | "LONG_BINGET":
-                stack.append(memo[argument])
-            case "GLOBAL":
-                stack.append(_known(*argument.split(" ")))
-            case "STACK_GLOBAL":
-                module, name = stack.pop(-2), stack.pop()
-                stack.append(_known(module, name))
-            case "REDUCE":
-                arguments = _few(stack.pop())
-                function = stack.pop()
-                if not isinstance(function, _Function):
-                    raise TorchFileError("it calls what is not a function")
-                stack.append(function.call(*arguments))
-            case "BINPERSID":
-                stack.append(_storage(*_few(stack.pop())))
-                storages.append(stack[-1])
-            case _:
-                raise TorchFileError(f"it has the operation {opcode.name}")
-    raise TorchFileError("it is cut off")
 
 
 def _few(arguments: Any) -> tuple[Any, ...]:
@@ -309,11 +227,61 @@ _KNOWN: dict[str, Any] = {
 }
 
 
-def _known(module: str, name: str) -> Any:
-    """Return what a pickle means by a name; raise `TorchFileError` if it may not name it."""
-    if type(module) is not str or type(name) is not str:
-        raise TorchFileError("it names what has no name")
-    known = _KNOWN.get(f"{module} {name}")
-    if known is None:
-        raise TorchFileError(f"it names {f'{module}.{name}'[:100]!r}, which no tensor needs")
-    return known
+_OPERATIONS = """PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+BINUNICODE SHORT_BINUNICODE EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND
+APPENDS BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL STACK_GLOBAL BINPERSID"""
+
+
+class _Operations(dict[int, Callable[[Any], None]]):
+    def __missing__(self, code: int) -> None:
+        raise TorchFileError(f"it has the operation {pickletools.code2op[chr(code)].name}")
+
+
+# Not its twin in C, which has no table of operations. `torch.load` has one, but does not know
+# those of protocol 4, and lets a file repeat what takes long.
+class _Unpickler(pickle._Unpickler):
+    """Returns the value that a pickle describes, with tensors as `_Stored`."""
+
+    dispatch = _Operations()
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        self.storages: list[_Storage] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = _KNOWN.get(f"{module} {name}")
+        if known is None:
+            raise TorchFileError(f"it names {f'{module}.{name}'[:100]!r}, which no tensor needs")
+        return known
+
+    def persistent_load(self, pid: Any) -> Any:
+        self.storages.append(_storage(*_few(pid)))
+        return self.storages[-1]
+
+    def load_reduce(self) -> None:
+        arguments = _few(self.stack.pop())
+        function = self.stack.pop()
+        if not isinstance(function, _Function):
+            raise TorchFileError("it calls what is not a function")
+        self.stack.append(function.call(*arguments))
+
+    def load_build(self) -> None:  # attributes, such as the versions of a state dict's modules
+        self.stack.pop()
+
+    def load_setitem(self) -> None:
+        pair = self.stack.pop(-2), self.stack.pop()
+        _add_items(self.stack[-1], [pair])
+
+    def load_setitems(self) -> None:
+        items = self.pop_mark()
+        _add_items(self.stack[-1], zip(items[::2], items[1::2], strict=True))
+
+    for name in _OPERATIONS.split():
+        code = getattr(pickle, name)[0]
+        dispatch[code] = pickle._Unpickler.dispatch[code]
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
