@@ -10,57 +10,33 @@ from typing import TYPE_CHECKING, Any
 from ..pipeline.errors import how_to_install
 
 if TYPE_CHECKING:
-    from .checkpoint import read_model
-    from .config import PretrainConfig
-    from .encoders.bert import BertForPreTraining, BertModel
-    from .encoders.bert_config import ModelConfig
-    from .encoders.config import EncoderConfig
-    from .encoders.modernbert import ModernBertForMaskedLM
-    from .encoders.modernbert_config import ModernBertConfig
-    from .finetuning.config import FinetuneConfig
-    from .finetuning.evaluate import evaluate_task
-    from .finetuning.finetune import finetune
-    from .finetuning.predict import predict
-    from .notices import StopRequest
-    from .pretraining.dataset import InstanceDataset, collate
-    from .pretraining.evaluate import evaluate
-    from .pretraining.pretrain import pretrain
-    from .tasks.batches import Feature, TaskBatch
-    from .tasks.classify import Classification, SequenceClassifier
-    from .tasks.ner import EntityRecognition
-    from .tasks.splits import make_task
-    from .tasks.squad import SpanClassifier, Squad
-    from .tasks.task import Task, TaskModel
-
-__all__ = [
-    "BertForPreTraining",
-    "BertModel",
-    "Classification",
-    "EncoderConfig",
-    "EntityRecognition",
-    "Feature",
-    "FinetuneConfig",
-    "InstanceDataset",
-    "ModelConfig",
-    "ModernBertConfig",
-    "ModernBertForMaskedLM",
-    "PretrainConfig",
-    "SequenceClassifier",
-    "SpanClassifier",
-    "Squad",
-    "StopRequest",
-    "Task",
-    "TaskBatch",
-    "TaskModel",
-    "collate",
-    "evaluate",
-    "evaluate_task",
-    "finetune",
-    "make_task",
-    "predict",
-    "pretrain",
-    "read_model",
-]
+    from .checkpoint import read_model as read_model
+    from .config import PretrainConfig as PretrainConfig
+    from .encoders.bert import BertForPreTraining as BertForPreTraining
+    from .encoders.bert import BertModel as BertModel
+    from .encoders.bert_config import ModelConfig as ModelConfig
+    from .encoders.config import EncoderConfig as EncoderConfig
+    from .encoders.modernbert import ModernBertForMaskedLM as ModernBertForMaskedLM
+    from .encoders.modernbert_config import ModernBertConfig as ModernBertConfig
+    from .finetuning.config import FinetuneConfig as FinetuneConfig
+    from .finetuning.evaluate import evaluate_task as evaluate_task
+    from .finetuning.finetune import finetune as finetune
+    from .finetuning.predict import predict as predict
+    from .notices import StopRequest as StopRequest
+    from .pretraining.dataset import InstanceDataset as InstanceDataset
+    from .pretraining.dataset import collate as collate
+    from .pretraining.evaluate import evaluate as evaluate
+    from .pretraining.pretrain import pretrain as pretrain
+    from .tasks.batches import Feature as Feature
+    from .tasks.batches import TaskBatch as TaskBatch
+    from .tasks.classify import Classification as Classification
+    from .tasks.classify import SequenceClassifier as SequenceClassifier
+    from .tasks.ner import EntityRecognition as EntityRecognition
+    from .tasks.splits import make_task as make_task
+    from .tasks.squad import SpanClassifier as SpanClassifier
+    from .tasks.squad import Squad as Squad
+    from .tasks.task import Task as Task
+    from .tasks.task import TaskModel as TaskModel
 
 _MODULES = {
     "BertForPreTraining": "encoders.bert",
@@ -91,6 +67,8 @@ _MODULES = {
     "pretrain": "pretraining.pretrain",
     "read_model": "checkpoint",
 }
+if not TYPE_CHECKING:  # which sees the names above
+    __all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
@@ -105,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})

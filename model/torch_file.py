@@ -234,7 +234,8 @@ APPENDS BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL STACK_GLOBAL BINPER
 
 class _Operations(dict[int, Callable[[Any], None]]):
     def __missing__(self, code: int) -> None:
-        raise TorchFileError(f"it has the operation {pickletools.code2op[chr(code)].name}")
+        name = next(known.name for known in pickletools.opcodes if known.code == chr(code))
+        raise TorchFileError(f"it has the operation {name}")
 
 
 # Not its twin in C, which has no table of operations. `torch.load` has one, but does not know

@@ -16,44 +16,27 @@ from typing import TYPE_CHECKING, Any
 from .errors import how_to_install
 
 if TYPE_CHECKING:
-    from .auditing.checks import audit
-    from .auditing.verdict import Audit
-    from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-    from .corpus import CorpusManifests, make_corpus
-    from .counters import Counters
-    from .documents.pipeline import ingest
-    from .errors import UserError
-    from .instances.pipeline import build
-    from .sources.formats import read_documents
-    from .sources.streams import RawDocument
-    from .transforms import BuildInstances, Ingest, LearnVocabulary, ReadDocuments
-    from .vocabulary.files import read_vocabulary
-    from .vocabulary.pipeline import learn_vocabulary
-    from .vocabulary.vocabulary import Vocabulary
-
-__all__ = [
-    "Audit",
-    "BuildConfig",
-    "BuildInstances",
-    "CorpusManifests",
-    "Counters",
-    "Ingest",
-    "IngestConfig",
-    "LearnVocabulary",
-    "RawDocument",
-    "ReadDocuments",
-    "RunOptions",
-    "UserError",
-    "VocabConfig",
-    "Vocabulary",
-    "audit",
-    "build",
-    "ingest",
-    "learn_vocabulary",
-    "make_corpus",
-    "read_documents",
-    "read_vocabulary",
-]
+    from .auditing.checks import audit as audit
+    from .auditing.verdict import Audit as Audit
+    from .config import BuildConfig as BuildConfig
+    from .config import IngestConfig as IngestConfig
+    from .config import RunOptions as RunOptions
+    from .config import VocabConfig as VocabConfig
+    from .corpus import CorpusManifests as CorpusManifests
+    from .corpus import make_corpus as make_corpus
+    from .counters import Counters as Counters
+    from .documents.pipeline import ingest as ingest
+    from .errors import UserError as UserError
+    from .instances.pipeline import build as build
+    from .sources.formats import read_documents as read_documents
+    from .sources.streams import RawDocument as RawDocument
+    from .transforms import BuildInstances as BuildInstances
+    from .transforms import Ingest as Ingest
+    from .transforms import LearnVocabulary as LearnVocabulary
+    from .transforms import ReadDocuments as ReadDocuments
+    from .vocabulary.files import read_vocabulary as read_vocabulary
+    from .vocabulary.pipeline import learn_vocabulary as learn_vocabulary
+    from .vocabulary.vocabulary import Vocabulary as Vocabulary
 
 _MODULES = {
     "Audit": "auditing.verdict",
@@ -78,6 +61,8 @@ _MODULES = {
     "read_documents": "sources.formats",
     "read_vocabulary": "vocabulary.files",
 }
+if not TYPE_CHECKING:  # which sees the names above
+    __all__ = list(_MODULES)
 
 
 # A module's `__getattr__` is called for names that it does not have yet (PEP 562).
@@ -93,4 +78,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})
