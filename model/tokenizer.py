@@ -165,9 +165,7 @@ def model_max_length(directory: str | Path) -> float:
 
 
 def with_settings(directory: str, settings: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the tokenizer's files in a directory of instances, with these `settings` in its
-    ``tokenizer_config.json``.
-    """
+    """Return the tokenizer's files of instances, with `settings` in ``tokenizer_config.json``."""
     files = read_files(directory)
     name = "tokenizer_config.json"
     advice = "Rebuild the instances with `overwrite`."

@@ -1,6 +1,4 @@
-"""Run all data stages, from raw sources to instances: one after the other in worker processes, or
-as one Beam pipeline.
-"""
+"""Run all data stages, one after the other in worker processes, or as one Beam pipeline."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -27,9 +27,7 @@ HALF_STREAM_DEVICES = ("cuda",)
 
 
 def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor) -> Tensor:
-    """Return the LayerNorm of the sum, computed in fp32; on a GPU in the number format of
-    `added_TD`.
-    """
+    """Return the LayerNorm of the sum, in fp32; on a GPU in the number format of `added_TD`."""
     if added_TD.device.type not in HALF_STREAM_DEVICES:
         return layer_norm(added_TD + residual_TD)
     # `added_TD` comes from a matrix product, so under autocast it is bf16 or fp16. The compiler

@@ -1,6 +1,4 @@
-"""What the shapes of all encoders have in common; their modules import nothing heavy, to keep
-``--help`` fast.
-"""
+"""What the shapes of all encoders share; imports nothing heavy, to keep ``--help`` fast."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

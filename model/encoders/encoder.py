@@ -55,9 +55,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
-        """Return one vector for each row (B, D), from its last hidden states; `mask_BL` is True at
-        real tokens.
-        """
+        """Return a vector for each row (B, D) from its last states; `mask_BL` is True at tokens."""
 
     def task_head(self) -> nn.Module:
         """Return new layers between hidden states, pooled or not, and a task's last layer; BERT's
@@ -120,9 +118,7 @@ class Encoder(nn.Module, ABC):
         row_starts: Tensor,
         max_length: int,
     ) -> Tensor:
-        """Return the last hidden states (T, D) of rows as `PackedRows` has them; tokens are (T,),
-        or in blocks (G, N).
-        """
+        """Return the last states (T, D) of rows as in `PackedRows`; tokens are (T,), or (G, N)."""
         layout = PackedRows(row_starts, max_length, self.config.is_decoder)
         states = self.compute_states(input_ids, token_type_ids, position_ids, layout)
         return states[-1].flatten(0, -2)

@@ -73,9 +73,7 @@ class PretrainState:
     num_tokens: int = 0
     num_rows: int = 0
     seconds: float = 0.0
-    """Time spent training, for a budget of hours; otherwise 0, so that equal runs have equal
-    checkpoints.
-    """
+    """Time spent training, for a budget of hours; else 0, so that equal runs save equal states."""
     sums: list[float] = field(default_factory=lambda: [0.0] * NUM_SUMS)
     """Added up since the last line of the log; see `evaluate.batch_sums`."""
     initial: Mapping[str, int | float] | None = None

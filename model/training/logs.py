@@ -1,6 +1,4 @@
-"""Log a training run (``metrics.csv``, ``speed.csv``, TensorBoard's files in ``logs/``), and time
-it.
-"""
+"""Log a training run (``metrics.csv``, ``speed.csv``, TensorBoard in ``logs/``), and time it."""
 
 import csv
 import importlib
@@ -40,9 +38,7 @@ SPEED = (
 )
 
 ProgressCallback = Callable[[dict[str, Any]], None]
-"""Called now and then during training with figures by name, such as ``step``, ``steps`` and
-``loss``.
-"""
+"""Called now and then during training with figures by name: ``step``, ``steps``, ``loss`` …"""
 
 
 class RunLog:

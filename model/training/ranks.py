@@ -103,9 +103,7 @@ class Ranks(NamedTuple):
 
 @contextmanager
 def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, or run alone; each needs at least one row of a
-    batch.
-    """
+    """Join the processes that torchrun started, or run alone; each needs a row of a batch."""
     device = find_device(device_name)
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if batch_size < num_ranks:

@@ -1,3 +1,1 @@
-"""Stage 1: sources to documents, deduplicated, shuffled, split and sharded; `pipeline` wires the
-phases.
-"""
+"""Stage 1: sources to documents, deduplicated, shuffled, split, sharded; see `pipeline`."""

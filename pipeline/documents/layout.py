@@ -218,9 +218,7 @@ def cut_validation(num_bytes: int) -> list[int]:
 
 
 def borders(starts: Sequence[int], num_ranges: int) -> list[int]:
-    """Return where ranges start, as the upper 32 bits of the first hash in each, of `num_ranges`
-    equal ones.
-    """
+    """Return where `num_ranges` equal ranges start: the upper 32 bits of the first hash."""
     return [divide_up(start << BORDER_BITS, num_ranges) for start in starts]
 
 

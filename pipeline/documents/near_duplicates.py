@@ -142,9 +142,7 @@ def first_sketches(sketches: pa.Table) -> pa.Table:
 
 
 def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.ndarray:
-    """Return the pairs of texts (pairs, 2) with an estimated similarity of at least `share`, as row
-    numbers of the sketches.
-    """
+    """Return the pairs of rows of `sketches` (pairs, 2) with a similarity of at least `share`."""
     texts = sketches["text_hash"].to_numpy()
     order = np.argsort(texts)
     # All are there: `pairs` chose the sketches.

@@ -47,9 +47,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Scattered(Record):
-    """The record of a unit: counts; and per `HashLayout.bucket_of`, bytes of text (int64) and
-    documents (uint32).
-    """
+    """The record of a unit: counts; and by bucket, bytes of text (int64) and documents (uint32)."""
 
     counters: CounterRecord
     bucket_bytes: bytes
@@ -285,9 +283,7 @@ def _language_of(raw: RawDocument, config: IngestConfig) -> str:
 
 
 def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters) -> list[str]:
-    """Return the complete sentences of a document; none, and a count of the reason, if the document
-    is not selected.
-    """
+    """Return a document's complete sentences; none, counting the reason, if it is not selected."""
     doc_id = f"{raw.source}:{raw.id}"
     counters.count("documents_read")
     counters.count("sentences_with_gaps", 0)  # reported even if there are none

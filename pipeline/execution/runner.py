@@ -1,6 +1,4 @@
-"""Run a stage to its end: in this process, in worker processes, or as a Beam pipeline; or say what
-it would do.
-"""
+"""Run a stage: in this process, in workers, or as a Beam pipeline; or say what it would do."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -217,9 +217,7 @@ def make_chunks(
 def _lend_segments(
     segments: Segments, first: np.ndarray, num_segments: np.ndarray, limit: int
 ) -> None:
-    """Give chunks of one segment, which cannot be split between sentences, another from their
-    predecessor, in place.
-    """
+    """Give chunks of one segment that cannot be split another from their predecessor, in place."""
     # Each chunk but the last is a possible lender to the one after it:
     #
     #   lender  borrower           lender  borrower

@@ -1,6 +1,4 @@
-"""Stage 3: documents and a vocabulary to instances, in one phase over the document shards (see
-`shard`).
-"""
+"""Stage 3: documents and a vocabulary to instances, in one phase over the shards (`shard`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -298,9 +298,7 @@ def sum_groups(
 def tokenize_shard(
     path: str, tokenizer: AnyTokenizer | DictionaryTokenizer, dtype: np.dtype
 ) -> Corpus:
-    """Return the tokens (as `dtype`) of a shard, the offsets of its sentences and documents, and
-    their origins.
-    """
+    """Return a shard's tokens (`dtype`), the offsets of sentences and documents, and origins."""
     # An empty first item each, because a shard may have no rows.
     token_ids = [np.zeros(0, dtype)]
     sentence_lengths = [np.zeros(0, np.int64)]

@@ -77,9 +77,7 @@ def shard_paths(
 
 @contextmanager
 def open_shard(path: str, stage: str) -> Iterator[pq.ParquetFile]:
-    """Open a shard that a stage wrote; damage found while it is open becomes a `UserError` that
-    names it.
-    """
+    """Open a shard that a stage wrote; damage found meanwhile is a `UserError` that names it."""
     try:
         with (
             storage.open_input(path) as source,
@@ -110,9 +108,7 @@ def first_sentence(error: Exception) -> str:
 
 
 def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of `schema` in `batches` as one; raise `ValueError` naming a column that
-    does not fit.
-    """
+    """Return the columns of `schema` in `batches`; a `ValueError` names one that does not fit."""
     # Column by column, because an error of a whole table's cast does not name its column.
     table = pa.Table.from_batches(batches)
     columns: list[pa.Array] = []

@@ -24,9 +24,7 @@ def is_aozora(head: str) -> bool:
 
 
 def book_lines(lines: Iterable[str], counters: Counters) -> Iterator[str]:
-    """Yield the lines of a book without notice, colophon and marks; a character whose place is
-    unknown becomes a `GAP`.
-    """
+    """Yield the lines of a book without notice, colophon and marks; a lost character is a `GAP`."""
     stop = ""
     for line in lines:
         if line.startswith(_NOTICE):

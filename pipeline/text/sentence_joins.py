@@ -103,9 +103,7 @@ class JoinRules:
     candidates: re.Pattern[str]
     """Matches every line break that a rule may remove or move; most sentences end otherwise."""
     uncased_candidates: re.Pattern[str]
-    """Those in a text without capitals, where a small letter does not tell that a sentence
-    continues.
-    """
+    """Those in a text without capitals, where a small letter does not tell of a continuation."""
     patterns: re.Pattern[str]
     """The patterns of `JOINS`; a line break stands for the end of the first piece."""
     cased_patterns: re.Pattern[str]

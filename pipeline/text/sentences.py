@@ -179,9 +179,7 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
 
 
 def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) -> str:
-    """Return a string of lines, as in `sentence_joins`: joining removes line breaks, cutting adds
-    some.
-    """
+    """Return lines, as in `sentence_joins`: joining removes line breaks, cutting adds some."""
     text = "\n".join(texts)
     shown = _shown(text, code)
     shown_texts = texts if shown == text else shown.split("\n")

@@ -1,3 +1,1 @@
-"""Wikitext to paragraphs of prose: markup, templates, names and numbers, and the repair of the
-text.
-"""
+"""Wikitext to paragraphs of prose: markup, templates, names, numbers, and repair."""

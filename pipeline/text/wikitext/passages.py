@@ -461,9 +461,7 @@ def _without_emphasis(text: str) -> str:
 
 
 def _with_apostrophes(line: str) -> str:
-    """Return a line without the marks of bold and italics, but with the apostrophes that MediaWiki
-    shows (its `doQuotes`).
-    """
+    """Return a line without the marks of bold and italics, but with apostrophes (`doQuotes`)."""
     # Text, mark, text, mark, ..., text. A mark has two, three or five: what it has more is text.
     parts = _APOSTROPHES.split(line)
     for index in range(1, len(parts), 2):

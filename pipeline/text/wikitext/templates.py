@@ -162,9 +162,7 @@ def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
 
 @cache
 def added_templates(text: str, language: str) -> Mapping[str, Renderer]:
-    """Return the renderers of the templates in a user's TOML file: a table like that of
-    ``names.toml``.
-    """
+    """Return the renderers of the templates in a user's TOML file, a table as ``names.toml``."""
     if not text:
         return {}
     templates = parse_toml_option(
