@@ -37,49 +37,17 @@ def read_torch_file(path: Path) -> Any:
         with path.open("rb") as file:
             is_archive = file.read(4) == b"PK\3\4"
             file.seek(0)
-            if not is_archive:
-                return _read_legacy(file, file_size)
-            with zipfile.ZipFile(file) as archive:
-                return _read_archive(archive, file_size)
+            if is_archive:
+                with zipfile.ZipFile(file) as archive:
+                    value = _read_archive(archive, file_size)
+            else:
+                value = _read_legacy(file, file_size)
+        _refuse_cycles(value, set())
+        return value
     except TorchFileError:
         raise
     except Exception as error:  # a damaged file may raise anything
         raise TorchFileError("it cannot be read") from error
-
-
-@dataclass(frozen=True, eq=False)
-class _Storage:
-    key: str
-    dtype: torch.dtype
-    num_bytes: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Stored:
-    """A tensor whose storage is not read yet."""
-
-    storage: _Storage
-    dtype: torch.dtype
-    offset: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-
-    def check(self) -> None:
-        """Raise `TorchFileError` unless its storage holds each of its numbers."""
-        num_dimensions = len(self.shape)
-        numbers: tuple[Any, ...] = ()
-        if num_dimensions == len(self.stride) <= 16:
-            numbers = (self.offset, *self.shape, *self.stride)
-        if not numbers or not all(type(number) is int and number >= 0 for number in numbers):
-            raise TorchFileError("a tensor has no proper shape")
-        size = math.prod(self.shape)
-        last = self.offset
-        for length, step in zip(self.shape, self.stride, strict=True):
-            last += (length - 1) * step
-        # With a stride of 0 a few bytes would be a tensor of any size.
-        num_stored = self.storage.num_bytes // self.dtype.itemsize
-        if size and (size > num_stored or last >= num_stored):
-            raise TorchFileError("a tensor is larger than its storage")
 
 
 def _read_archive(archive: zipfile.ZipFile, file_size: int) -> Any:
@@ -92,8 +60,6 @@ def _read_archive(archive: zipfile.ZipFile, file_size: int) -> Any:
         raise TorchFileError("its numbers are big-endian")
     if members[pickle_name].file_size > _MAX_PICKLE:
         raise TorchFileError("it describes too many objects")
-    unpickler = _Unpickler(io.BytesIO(archive.read(pickle_name)))
-    value = unpickler.load()
 
     def read(key: str, num_bytes: int) -> bytes:
         member = members[f"{root}data/{key}"]
@@ -101,7 +67,8 @@ def _read_archive(archive: zipfile.ZipFile, file_size: int) -> Any:
             raise TorchFileError("a storage does not have its size")
         return archive.read(member)
 
-    return _with_tensors(value, _loaded(unpickler.storages, read, file_size), {})
+    content = io.BytesIO(archive.read(pickle_name))
+    return _Unpickler(content, file_size, read).load()
 
 
 def _read_legacy(file: BinaryIO, file_size: int) -> Any:
@@ -113,60 +80,34 @@ def _read_legacy(file: BinaryIO, file_size: int) -> Any:
     _Unpickler(start).load()
     if not _Unpickler(start).load()["little_endian"]:
         raise TorchFileError("its numbers are big-endian")
-    unpickler = _Unpickler(start)
-    value = unpickler.load()
+    value_start = start.tell()
+    # Once for the sizes of the storages alone, by which they are found.
+    without_numbers = _Unpickler(start, file_size)
+    without_numbers.load()
     keys = _Unpickler(start).load()
-    sizes = {storage.key: storage.num_bytes for storage in unpickler.storages}
     places: dict[str, int] = {}
     place = start.tell()
     for key in keys:
         if type(key) is not str:
             raise TorchFileError("a storage has no name")
         places[key] = place + 8
-        place += 8 + sizes[key]
+        place += 8 + len(without_numbers.storages[key])
 
     def read(key: str, num_bytes: int) -> bytes:
         file.seek(places[key])
         return file.read(num_bytes)
 
-    return _with_tensors(value, _loaded(unpickler.storages, read, file_size), {})
+    start.seek(value_start)
+    return _Unpickler(start, file_size, read).load()
 
 
-def _loaded(
-    storages: Iterable[_Storage], read: Callable[[str, int], bytes], file_size: int
-) -> dict[str, Tensor]:
-    """Return the bytes of each storage, as a tensor that the tensors in it share."""
-    sizes: dict[str, int] = {}
-    for storage in storages:
-        sizes[storage.key] = max(storage.num_bytes, sizes.get(storage.key, 0))
-    if sum(sizes.values()) > file_size:
-        raise TorchFileError("its storages are larger than the file")
-    loaded: dict[str, Tensor] = {}
-    for key, num_bytes in sizes.items():
-        # A copy, as Python's bytes may not be written to.
-        content = bytearray(read(key, num_bytes))
-        if len(content) < num_bytes:
-            raise TorchFileError("a storage is cut off")
-        loaded[key] = torch.empty(0, dtype=torch.uint8)
-        if content:
-            loaded[key] = torch.frombuffer(content, dtype=torch.uint8)
-    return loaded
-
-
-def _with_tensors(value: Any, loaded: dict[str, Tensor], done: dict[int, Any]) -> Any:
-    """Return a value with its tensors; `done` are the parts that were met before, by their ids."""
-    # Lists of twice the same list of twice the same list would never be done.
-    if id(value) not in done:
-        new = value
-        if isinstance(value, _Stored):
-            flat = loaded[value.storage.key][: value.storage.num_bytes].view(value.dtype)
-            new = flat.as_strided(value.shape, value.stride, value.offset)
-        elif isinstance(value, dict):
-            new = {key: _with_tensors(item, loaded, done) for key, item in value.items()}
-        elif isinstance(value, list | tuple):
-            new = type(value)([_with_tensors(item, loaded, done) for item in value])
-        done[id(value)] = new
-    return done[id(value)]
+def _refuse_cycles(value: Any, done: set[int]) -> None:
+    """Raise `RecursionError` if a list or dict contains itself; `done` are others' ids."""
+    # Lists of twice the same list of twice the same list would else take forever.
+    if isinstance(value, dict | list | tuple) and id(value) not in done:
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_cycles(item, done)
+        done.add(id(value))
 
 
 def _few(arguments: Any) -> tuple[Any, ...]:
@@ -184,26 +125,30 @@ def _add_items(target: Any, items: Iterable[tuple[Any, Any]]) -> None:
         target[key] = value
 
 
-def _storage(kind: str, dtype: torch.dtype, key: str, device: str, size: int, *view: Any) -> Any:
-    is_plain = kind == "storage" and type(key) is str and type(size) is int and size >= 0
-    if not is_plain or not isinstance(dtype, torch.dtype) or any(part is not None for part in view):
-        raise TorchFileError("a storage is not described as torch.save does")
-    return _Storage(key, dtype, size * dtype.itemsize)
-
-
 @dataclass(frozen=True)
 class _Function:
     call: Callable[..., Any]
 
 
-def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, *others: Any) -> _Stored:
-    if type(storage) is not _Storage or type(shape) is not tuple or type(stride) is not tuple:
+def _rebuild(storage: Any, offset: Any, shape: Any, stride: Any, *others: Any) -> Tensor:
+    numbers: tuple[Any, ...] = ()
+    are_tuples = type(shape) is tuple and type(stride) is tuple
+    if type(storage) is Tensor and are_tuples and len(shape) == len(stride) <= 16:
+        numbers = (offset, *shape, *stride)
+    if not numbers or not all(type(number) is int and number >= 0 for number in numbers):
         raise TorchFileError("a tensor has no proper shape")
     # The third form of the function names the type beside a storage of bytes.
-    types = [other for other in others if isinstance(other, torch.dtype)]
-    tensor = _Stored(storage, types[0] if types else storage.dtype, offset, shape, stride)
-    tensor.check()
-    return tensor
+    for other in others:
+        if isinstance(other, torch.dtype):
+            storage = storage.view(other)
+    size = math.prod(shape)
+    last = offset
+    for length, step in zip(shape, stride, strict=True):
+        last += (length - 1) * step
+    # With a stride of 0 a few bytes would be a tensor of any size.
+    if size and (size > storage.numel() or last >= storage.numel()):
+        raise TorchFileError("a tensor is larger than its storage")
+    return storage.as_strided(shape, stride, offset)
 
 
 _KNOWN: dict[str, Any] = {
@@ -241,15 +186,24 @@ class _Operations(dict[int, Callable[[Any], None]]):
 # Not its twin in C, which has no table of operations. `torch.load` has one, but does not know
 # those of protocol 4, and lets a file repeat what takes long.
 class _Unpickler(pickle._Unpickler):
-    """Returns the value that a pickle describes, with tensors as `_Stored`."""
+    """Loads a value with at most `max_bytes` of storages, which `read` returns by their names and
+    sizes; without it they have no numbers (PyTorch's device ``meta``).
+    """
 
     dispatch = _Operations()
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        max_bytes: int = 0,
+        read: Callable[[str, int], bytes] | None = None,
+    ) -> None:
         super().__init__(file)
-        self.storages: list[_Storage] = []
+        self.max_bytes = max_bytes
+        self.read_storage = read
+        self.storages: dict[str, Tensor] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         known = _KNOWN.get(f"{module} {name}")
@@ -257,9 +211,32 @@ class _Unpickler(pickle._Unpickler):
             raise TorchFileError(f"it names {f'{module}.{name}'[:100]!r}, which no tensor needs")
         return known
 
-    def persistent_load(self, pid: Any) -> Any:
-        self.storages.append(_storage(*_few(pid)))
-        return self.storages[-1]
+    def persistent_load(self, pid: Any) -> Tensor:
+        kind, dtype, key, _, size, *view = _few(pid)
+        is_size = type(size) is int and size >= 0
+        is_plain = kind == "storage" and type(key) is str and is_size
+        if not (is_plain and isinstance(dtype, torch.dtype) and view in ([], [None])):
+            raise TorchFileError("a storage is not described as torch.save does")
+        num_bytes = size * dtype.itemsize
+        if key not in self.storages:
+            self.max_bytes -= num_bytes
+            if self.max_bytes < 0:
+                raise TorchFileError("its storages are larger than the file")
+            self.storages[key] = self.load_storage(key, num_bytes)
+        if len(self.storages[key]) != num_bytes:
+            raise TorchFileError("a storage does not have its size")
+        return self.storages[key].view(dtype)
+
+    def load_storage(self, key: str, num_bytes: int) -> Tensor:
+        if not self.read_storage:
+            return torch.empty(num_bytes, dtype=torch.uint8, device="meta")
+        # A copy, as Python's bytes may not be written to.
+        content = bytearray(self.read_storage(key, num_bytes))
+        if len(content) < num_bytes:
+            raise TorchFileError("a storage is cut off")
+        if not content:
+            return torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(content, dtype=torch.uint8)
 
     def load_reduce(self) -> None:
         arguments = _few(self.stack.pop())
