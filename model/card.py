@@ -109,9 +109,7 @@ def model_name(checkpoint: str) -> str:
 
 
 def read_languages(folder: Path) -> list[str]:
-    """Return the languages that the card of the model in `folder` names; none if it has no card,
-    or one that cannot be read.
-    """
+    """Return the languages on the card of the model in `folder`; none if it has no readable one."""
     try:
         card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
         named = _parsed(card).data.get("language")

@@ -29,9 +29,7 @@ class TorchFileError(ValueError):
 
 
 def read_torch_file(path: Path) -> Any:
-    """Return the value in a file, with its tensors on the CPU; raise `TorchFileError` for what is
-    not as ``torch.save`` writes it.
-    """
+    """Return a file's value, its tensors on the CPU; raise `TorchFileError` if it is another's."""
     try:
         file_size = path.stat().st_size
         with path.open("rb") as file:

@@ -80,9 +80,7 @@ def _annotations(config: type) -> dict[str, Any]:
 
 
 def check_ranges(config: Any) -> None:
-    """Raise `UserError` that names the first field whose value does not fit its annotation, such as
-    ``Annotated[int, Meta(ge=1)]``.
-    """
+    """Raise `UserError` for the first field whose value does not fit its annotation's `Meta`."""
     for name, annotation in _annotations(type(config)).items():
         value = getattr(config, name)
         try:

@@ -177,7 +177,6 @@ class _BlockStream(io.RawIOBase):
         self._block = memoryview(b"")
 
     def readable(self) -> bool:
-        """As `io.BufferedReader` asks."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -205,7 +205,6 @@ class BertModel(Encoder):
 
     @property
     def layers(self) -> Iterable[nn.Module]:
-        """The layers, the lowest first."""
         return self.encoder["layer"].children()
 
     @property

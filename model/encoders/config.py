@@ -105,7 +105,6 @@ class EncoderConfig(ABC):
         }
 
     def with_dropout(self, rate: float) -> Self:
-        """Return the shape with one dropout rate everywhere."""
         return replace(self, **dict.fromkeys(self.dropout_fields, rate))
 
     @property

@@ -217,7 +217,6 @@ def collate(
 def _packed_arguments(
     positions: list[Tensor], column_L: Tensor, local_attention: int | None
 ) -> dict[str, Any]:
-    """Return the positions and the masks of packed rows."""
     # A row of two documents and padding, and what its tokens see. Padding is a document of its own:
     # attention to nothing at all is not a number.
     #

@@ -307,7 +307,6 @@ def rows_of_file(path: str) -> Iterator[list[str]]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield all strings in JSON."""
     if isinstance(value, str):
         yield value
         return

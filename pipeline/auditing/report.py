@@ -104,7 +104,6 @@ def _areas(checks: list[Check]) -> str:
 
 
 def _new_figure(height: float) -> "Figure":
-    """Return a figure of this height in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(5.6, height), layout="constrained")

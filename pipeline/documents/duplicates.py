@@ -39,7 +39,6 @@ class Deduplicated(Record):
     """The record of a unit: counts of the documents that stay and of those removed."""
 
     documents: int
-    """Documents that stay."""
     left_out: dict[str, int]
     """Documents removed, by reason."""
     bucket_bytes: bytes

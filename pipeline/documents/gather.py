@@ -156,7 +156,6 @@ def _deal(job: Job, unit: Unit, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 def _write_shard(
     job: Job, run: ShardRun, name: str, documents: pa.Table, order: np.ndarray
 ) -> DocumentsShard:
-    """Write the rows of `documents` in this order."""
     documents = documents.select(DOCUMENTS.names)
     keys = ["source", "language"]
     num_sentences = 0

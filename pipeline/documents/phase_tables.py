@@ -62,7 +62,6 @@ def _schema(**types: pa.DataType) -> pa.Schema:
 _HASHES = _schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64())
 
 SCATTERED = TemporaryTable("documents", pa.schema([*_HASHES, *DOCUMENTS]), ByDocument())
-"""All documents that were read."""
 
 KEYS = TemporaryTable(
     "keys",

@@ -61,9 +61,7 @@ def assume_languages(origins: Origins, lengths: np.ndarray) -> Origins:
 
 
 def document_weights(origins: Origins, weights: Mapping[tuple[str, str], float]) -> np.ndarray:
-    """Return how often a pass reads each document, float [num_documents]: once, unless `weights`
-    has its source and language.
-    """
+    """Return how often a pass reads each document, float: once, unless `weights` has its origin."""
     weight_of_document = np.ones(len(origins.source))
     for (source, language), weight in weights.items():
         if source in origins.source_names and language in origins.language_names:

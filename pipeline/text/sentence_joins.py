@@ -225,7 +225,6 @@ def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
 # Texts such as "1. 1. 1." repeat what is before and after a break, and have hundreds in a line.
 @lru_cache(maxsize=1000)
 def _goes_on(before: str, following: str, rules: JoinRules, is_cased: bool) -> bool:
-    """Return whether a sentence goes on behind a break."""
     if rules.abbreviated and _ends_abbreviated(before, following, rules):
         return True
     if _is_plain(before, following, rules, is_cased=is_cased):
@@ -258,7 +257,6 @@ def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) 
 
 
 def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
-    """Return whether a pattern matches at a break."""
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
     last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
     if last_word:

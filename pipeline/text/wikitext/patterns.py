@@ -25,7 +25,6 @@ _NO_FORMAT = NumberFormat()
 _NUMBER = r"\d{1,9}"  # `int` refuses thousands of digits
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]+)?")
 SUPERSCRIPTS = str.maketrans("0123456789-−+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁺")
-"""For `str.translate`."""
 # "e6km2": the exponent of ten, and a unit.
 _SCALED_UNIT = re.compile(r"e([369])([^\W\d].{0,20})")
 # "m3/s", "mol-1"

@@ -146,7 +146,6 @@ def _unless(
 
 
 def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
-    """Return the renderer of each name in some groups."""
     renderers: dict[str, Renderer] = {}
     for group in groups:
         renderer = partial(first_fitting, group.shows)
