@@ -19,8 +19,10 @@ where accents are stripped, a word of nothing but accents is a space of its own 
 of the white space around it.
 """
 
+import json
 import unicodedata
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +33,14 @@ from tokenizers.normalizers import NFC, NFD, Lowercase, Normalizer, StripAccents
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
-from ..ragged import offsets_of
+from ..ragged import flat_text, indices_of, offsets_of, sums
+from .byte_pairs import MAX_BYTES, BytePairs
 from .normalization import Normalization
 from .tokenize import (
     ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
     DictionaryTokenizer,
     encode_texts,
-    is_between,
     join_words,
 )
 
@@ -173,7 +175,45 @@ class ByteLevelTokenizer(DictionaryTokenizer):
             self._starts_with_space[token_id] = token.startswith(SPACE)
         self._clear_cache()
 
-    def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
+    def _tokenize_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
+        text, offsets = flat_text(chunks)
+        is_simple = _is_simple_word(text, offsets)
+        # Below this, the rounds of `BytePairs` cost more than `tokenizers`, and so does reading the
+        # merges.
+        if np.count_nonzero(is_simple) < 2000 or self._byte_pairs is None:
+            return self._tokenize_by_model(chunks.to_pylist())
+        simple = np.flatnonzero(is_simple)
+        others = np.flatnonzero(~is_simple)
+        text_of_simple = text[indices_of(offsets, simple)]
+        ids, lengths = self._byte_pairs.encode(
+            self._normal_ascii[text_of_simple], offsets_of(np.diff(offsets)[simple])
+        )
+        by_pairs = pa.ListArray.from_arrays(pa.array(offsets_of(lengths), pa.int32()), ids)
+        by_model = self._tokenize_by_model(chunks.take(pa.array(others)).to_pylist())
+        places = np.empty(len(chunks), np.int64)
+        places[np.append(simple, others)] = np.arange(len(chunks))
+        return pa.concat_arrays([by_pairs, by_model]).take(pa.array(places))
+
+    @cached_property
+    def _byte_pairs(self) -> BytePairs | None:
+        model = json.loads(self._model.model.__getstate__())
+        if model["ignore_merges"]:
+            return None
+        try:
+            return BytePairs(model["merges"], model["vocab"], CHARACTERS)
+        except ValueError:
+            return None
+
+    @cached_property
+    def _normal_ascii(self) -> np.ndarray:
+        """The normalised form of each ASCII character, uint8 [128]; none depends on others."""
+        normalizer = self._model.normalizer
+        characters = bytes(range(128)).decode()
+        if normalizer is not None:
+            characters = normalizer.normalize_str(characters)
+        return np.frombuffer(characters.encode(), np.uint8)
+
+    def _tokenize_by_model(self, chunks: list[str]) -> pa.ListArray:
         words: list[str] = []
         others: list[str] = []
         is_other: list[bool] = []
@@ -208,6 +248,50 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         return words_first.take(pa.array(places))
 
 
+def _is_simple_word(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return which chunks are short words of ASCII letters, digits or punctuation alone, with at
+    most a space before.
+    """
+    kinds = np.frombuffer(text.tobytes().translate(_KINDS), np.uint8)
+    starts = offsets[:-1]
+    lengths = np.diff(offsets)
+    # The empty chunk starts where another one does, or at the end.
+    first = np.append(kinds, np.uint8(_CONTROL))[starts]
+    has_space = (first == _SPACE) & (lengths > 0)
+    kind = np.append(kinds, np.uint8(_CONTROL))[np.minimum(starts + has_space, len(kinds))]
+    is_like = kinds == np.repeat(kind, lengths)
+    num_like = sums(is_like, offsets)
+    is_simple = np.isin(kind, (_LETTER, _DIGIT, _PUNCTUATION))
+    return is_simple & (num_like > 0) & (num_like + has_space == lengths) & (lengths <= MAX_BYTES)
+
+
+# What the bytes of UTF-8 are to the rule, and `_CUTS`: whether it always ends a word between two.
+_CONTROL, _SPACE, _LETTER, _DIGIT, _PUNCTUATION, _APOSTROPHE, _DELETE, _WIDE = range(8)
+
+
+def _kind(byte: int) -> int:
+    character = chr(byte)
+    if byte >= 0x80:
+        return _WIDE
+    if character.isalpha():
+        return _LETTER
+    if character.isdigit():
+        return _DIGIT
+    if any(low <= byte <= high for low, high in ASCII_PUNCTUATION):
+        return _APOSTROPHE if character == "'" else _PUNCTUATION
+    return {" ": _SPACE, "\x7f": _DELETE}.get(character, _CONTROL)
+
+
+def _is_cut(before: int, after: int) -> bool:
+    if after == _SPACE:
+        return before not in (_CONTROL, _SPACE)
+    if before in (_LETTER, _DIGIT):
+        return after in (_PUNCTUATION, _APOSTROPHE)
+    return before == _PUNCTUATION and after in (_LETTER, _DIGIT)
+
+
+_KINDS = bytes(map(_kind, range(256)))
+_CUTS = bytes(_is_cut(pair >> 3 & 7, pair & 7) for pair in range(256))
 # White space beyond ASCII, U+0085 to U+3000: the bytes of each in UTF-8 as one number.
 _WIDE_SPACES = [
     int.from_bytes(chr(code).encode()) for code in range(128, 12289) if chr(code).isspace()
@@ -218,22 +302,16 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return the ascending offsets at which chunks of `text` (uint8, UTF-8) start, and the end: at
     `starts` of sentences, and where no word goes across (see the module's docstring).
     """
+    if not len(text):
+        return starts[:1]
+    # One look-up a byte and one a pair of bytes, instead of a dozen comparisons.
+    kinds = np.frombuffer(text.tobytes().translate(_KINDS), np.uint8)
+    pairs = (kinds[:-1] << 3) | kinds[1:]
     is_cut = np.zeros(len(text) + 1, bool)
-    before = text[:-1]
-    after = text[1:]
-    at = is_cut[1:-1]  # between `before` and `after`
-
-    is_punctuation = np.zeros(len(text), bool)
-    for first, last in ASCII_PUNCTUATION:
-        is_punctuation |= is_between(text, first, last)
-    is_alphanumeric = is_between(text, ord("0"), ord("9")) | is_between(text | 0x20, 0x61, 0x7A)
-    at |= is_alphanumeric[:-1] & is_punctuation[1:]
-    at |= is_punctuation[:-1] & (before != ord("'")) & is_alphanumeric[1:]
+    is_cut[1:-1] = np.frombuffer(pairs.tobytes().translate(_CUTS), bool)
 
     # White space in front of a space belongs to the same word as the space.
-    spaces = np.flatnonzero((after == ord(" ")) & (before > 0x20)) + 1
-    is_cut[spaces] = True
-    wide = spaces[text[spaces - 1] >= 0x80]
+    wide = np.flatnonzero(pairs == (_WIDE << 3 | _SPACE)) + 1
     last, second, third = (text[np.maximum(wide - n, 0)].astype(np.int32) for n in (1, 2, 3))
     last_two = (second << 8) | last
     last_three = (third << 16) | last_two

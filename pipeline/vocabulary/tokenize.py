@@ -239,13 +239,13 @@ class DictionaryTokenizer:
             if self.cached_bytes > cache_bytes:
                 self._clear_cache()
             numbers = self._chunks.number(chunks.slice(first, chunks_together))
-            new_chunks = self._chunks.strings[len(self._ids) :].to_pylist()
-            if new_chunks:
+            new_chunks = self._chunks.strings[len(self._ids) :]
+            if len(new_chunks):
                 self._ids = pa.concat_arrays([self._ids, self._tokenize_chunks(new_chunks)])
             batches.append(self._ids.take(pa.array(numbers)))
         return pa.concat_arrays(batches)
 
-    def _tokenize_chunks(self, chunks: list[str]) -> pa.ListArray:
+    def _tokenize_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
         """Return the token ids of each chunk."""
         # Tokenise all words as one sequence, then cut its ids into words, and these into chunks:
         #
@@ -258,7 +258,7 @@ class DictionaryTokenizer:
         #   offsets        0      1                      5  5  word_starts[first_words]
         words: list[str] = []
         num_words: list[int] = []
-        for chunk in chunks:
+        for chunk in chunks.to_pylist():
             words_of_chunk = self._splitter.words(chunk)
             words += words_of_chunk
             num_words.append(len(words_of_chunk))
