@@ -159,6 +159,66 @@ class ByteLevelSplitter:
         return [chunk[start:stop] for start, stop in spans]
 
 
+class _SimpleWords:
+    """Normalise chunks that are a single word whatever stands around its characters: letters alone,
+    ASCII digits alone or ASCII punctuation alone, with at most a space before.
+    """
+
+    # Of each code point of Unicode's first plane, once it has been seen: its kind, as below, and
+    # the code point that it is normalised to.
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._is_seen = np.zeros(0x10000, bool)
+        self._kinds = np.zeros(0x10000, np.uint8)
+        self._normal = np.zeros(0x10000, np.uint32)
+        # A kind of its own, unlike that of any first character.
+        self._is_seen[0xFFFF] = True
+
+    def normalize(self, chunks: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the normalised text (UTF-8) and its offsets; chunks of other kinds are empty."""
+        text, offsets = flat_text(chunks)
+        codes = np.frombuffer(text.tobytes().decode().encode("utf-32-le"), np.uint32)
+        # Beyond the first plane nothing is simple.
+        codes = np.append(np.minimum(codes, 0xFFFF), np.uint32(0xFFFF))
+        for code in np.unique(codes[~self._is_seen[codes]]).tolist():
+            self._see(code)
+        starts_character = (text & 0xC0) != 0x80
+        offsets = offsets_of(starts_character)[offsets]
+        kinds = self._kinds[codes]
+        lengths = np.diff(offsets)
+        starts = offsets[:-1]
+        has_space = (kinds[starts] == _SPACE) & (lengths > 1)
+        kind = kinds[starts + has_space]
+        is_like = kinds[:-1] == np.repeat(kind, lengths)
+        is_simple = np.isin(kind, (_LETTER, _DIGIT, _PUNCTUATION))
+        is_simple &= sums(is_like, offsets) + has_space == lengths
+
+        normal = self._normal[codes[:-1][np.repeat(is_simple, lengths)]]
+        num_bytes = np.int64(1) + (normal >= 0x80) + (normal >= 0x800)
+        offsets = offsets_of(np.where(is_simple, lengths, 0))
+        normal_text = np.frombuffer(normal.tobytes().decode("utf-32-le").encode(), np.uint8)
+        return normal_text, offsets_of(num_bytes)[offsets]
+
+    def _see(self, code: int) -> None:
+        self._is_seen[code] = True
+        character = chr(code)
+        normal = character
+        if self._tokenizer.normalizer is not None:
+            normal = self._tokenizer.normalizer.normalize_str(character)
+        kind = _kind(code) if code < 0x80 else _LETTER
+        # The vowels and last consonants of Korean syllables are letters that are joined with the
+        # one before.
+        if len(normal) != 1 or 0x1160 <= code < 0x1200 or ord(normal) > 0xFFFF:
+            return
+        if kind == _LETTER:
+            around = f"a{normal}a"
+            if len(self._tokenizer.pre_tokenizer.pre_tokenize_str(around)) > 1:
+                return
+        self._kinds[code] = kind
+        self._normal[code] = ord(normal)
+
+
 class ByteLevelTokenizer(DictionaryTokenizer):
     """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has."""
 
@@ -169,6 +229,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         if tokenizer.normalizer is not None:
             self._model.normalizer = tokenizer.normalizer
         self._model.pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True)
+        self._simple_words = _SimpleWords(self._model)
         vocabulary = tokenizer.get_vocab()
         self._starts_with_space = np.zeros(max(vocabulary.values()) + 1, bool)
         for token, token_id in vocabulary.items():
@@ -176,22 +237,21 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         self._clear_cache()
 
     def _tokenize_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
-        text, offsets = flat_text(chunks)
-        is_simple = _is_simple_word(text, offsets)
-        # Below this, the rounds of `BytePairs` cost more than `tokenizers`, and so does reading the
+        # For fewer, the rounds of `BytePairs` cost more than `tokenizers`, and so does reading the
         # merges.
-        if np.count_nonzero(is_simple) < 2000 or self._byte_pairs is None:
+        if len(chunks) < 2000 or self._byte_pairs is None:
             return self._tokenize_by_model(chunks.to_pylist())
+        text, offsets = self._simple_words.normalize(chunks)
+        lengths = np.diff(offsets)
+        is_simple = (lengths > 0) & (lengths <= MAX_BYTES)
         simple = np.flatnonzero(is_simple)
         others = np.flatnonzero(~is_simple)
-        text_of_simple = text[indices_of(offsets, simple)]
-        ids, lengths = self._byte_pairs.encode(
-            self._normal_ascii[text_of_simple], offsets_of(np.diff(offsets)[simple])
-        )
-        by_pairs = pa.ListArray.from_arrays(pa.array(offsets_of(lengths), pa.int32()), ids)
+        words = text[indices_of(offsets, simple)]
+        ids, num_tokens = self._byte_pairs.encode(words, offsets_of(lengths[simple]))
+        by_pairs = pa.ListArray.from_arrays(pa.array(offsets_of(num_tokens), pa.int32()), ids)
         by_model = self._tokenize_by_model(chunks.take(pa.array(others)).to_pylist())
-        places = np.empty(len(chunks), np.int64)
-        places[np.append(simple, others)] = np.arange(len(chunks))
+        # Back to the order of `chunks`.
+        places = np.argsort(np.append(simple, others))
         return pa.concat_arrays([by_pairs, by_model]).take(pa.array(places))
 
     @cached_property
@@ -203,15 +263,6 @@ class ByteLevelTokenizer(DictionaryTokenizer):
             return BytePairs(model["merges"], model["vocab"], CHARACTERS)
         except ValueError:
             return None
-
-    @cached_property
-    def _normal_ascii(self) -> np.ndarray:
-        """The normalised form of each ASCII character, uint8 [128]; none depends on others."""
-        normalizer = self._model.normalizer
-        characters = bytes(range(128)).decode()
-        if normalizer is not None:
-            characters = normalizer.normalize_str(characters)
-        return np.frombuffer(characters.encode(), np.uint8)
 
     def _tokenize_by_model(self, chunks: list[str]) -> pa.ListArray:
         words: list[str] = []
@@ -246,23 +297,6 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         order = np.argsort(is_other, kind="stable")
         places = np.argsort(order)
         return words_first.take(pa.array(places))
-
-
-def _is_simple_word(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return which chunks are short words of ASCII letters, digits or punctuation alone, with at
-    most a space before.
-    """
-    kinds = np.frombuffer(text.tobytes().translate(_KINDS), np.uint8)
-    starts = offsets[:-1]
-    lengths = np.diff(offsets)
-    # The empty chunk starts where another one does, or at the end.
-    first = np.append(kinds, np.uint8(_CONTROL))[starts]
-    has_space = (first == _SPACE) & (lengths > 0)
-    kind = np.append(kinds, np.uint8(_CONTROL))[np.minimum(starts + has_space, len(kinds))]
-    is_like = kinds == np.repeat(kind, lengths)
-    num_like = sums(is_like, offsets)
-    is_simple = np.isin(kind, (_LETTER, _DIGIT, _PUNCTUATION))
-    return is_simple & (num_like > 0) & (num_like + has_space == lengths) & (lengths <= MAX_BYTES)
 
 
 # What the bytes of UTF-8 are to the rule, and `_CUTS`: whether it always ends a word between two.
