@@ -172,7 +172,7 @@ class _SimpleWords:
         self._is_seen = np.zeros(0x10000, bool)
         self._kinds = np.zeros(0x10000, np.uint8)
         self._normal = np.zeros(0x10000, np.uint32)
-        # A kind of its own, unlike that of any first character.
+        # Stands for all beyond the plane, and is never simple.
         self._is_seen[0xFFFF] = True
 
     def normalize(self, chunks: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:

@@ -36,22 +36,16 @@ class BytePairs:
         """`ids` has those of all merged tokens and of the 256 `characters` that stand for bytes.
         Raise `ValueError` if two merges make the same token, which is then no symbol of its own.
         """
-        symbols = {character: byte for byte, character in enumerate(characters)}
-        joined = [left + right for left, right in merges]
-        symbols.update((token, 256 + rank) for rank, token in enumerate(joined))
-        if len(symbols) < 256 + len(merges):
+        tokens = [*characters, *(left + right for left, right in merges)]
+        symbols = dict(zip(tokens, range(len(tokens)), strict=True))
+        if len(symbols) < len(tokens):
             raise ValueError("two merges make the same token")
-        self._ids = np.array([ids[token] for token in symbols], np.int32)
-        # A pair of something else never comes about.
-        pairs = {
-            (symbols[left] << 32) | symbols[right]: symbols[left + right]
-            for left, right in merges
-            if left in symbols and right in symbols
-        }
-        self._build(
-            np.fromiter(pairs.keys(), np.int64, len(pairs)),
-            np.fromiter(pairs.values(), np.int32, len(pairs)),
-        )
+        self._ids = np.array([ids[token] for token in tokens], np.int32)
+        left = np.array([symbols.get(left, -1) for left, _ in merges], np.int64)
+        right = np.array([symbols.get(right, -1) for _, right in merges], np.int64)
+        # Other pairs never come about.
+        made = np.flatnonzero((left >= 0) & (right >= 0))
+        self._build((left[made] << 32) | right[made], (256 + made).astype(np.int32))
 
     def _build(self, keys: np.ndarray, merged: np.ndarray) -> None:
         """Fill a hash table of at least four places a merge; what collides moves on by a place."""
