@@ -4,11 +4,11 @@
     python -m benchmarks.gpu inference         # one section
     python -m benchmarks.gpu experiments       # only if named: what might speed up `base`
 
-First the checks: 50 captured updates have the losses of 50 that Python launches, with dropout and
-without; a run that is resumed in the middle is the undisturbed one; another training in the same
-graphs is one in new graphs; what cannot be captured is launched; equal runs are equal with
-`--deterministic`; outputs and evaluations by graphs are those that Python launches. Then a table:
-updates of several encoders on the rows of `rows.npz`, launched, captured as CUDA graphs, and
+First the checks: 50 captured updates with dropout end at the weights of 50 that Python launches, of
+both encoders, in pre-training and fine-tuning; a run that is resumed in the middle is the
+undisturbed one; another training in the same graphs is one in new graphs; what cannot be captured
+is launched; equal runs are equal with `--deterministic`; outputs and evaluations by graphs are
+those that Python launches. Then a table: updates of several encoders on the rows of `rows.npz`, launched, captured as CUDA graphs, and
 captured and compiled, with tokens a second, the utilisation (MFU, of the device's dense bf16 peak,
 by real tokens), memory, graphs, the share that was replayed, and from how many tokens on compiling
 pays. Then fine-tuning in examples a second, beside a plain loop with `transformers`; what
@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from importlib.util import find_spec
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ from clozeworks.model.pretraining.batches import make_batches, pack_batches, pac
 from clozeworks.model.pretraining.evaluate import sum_losses
 from clozeworks.model.pretraining.plan import COMPILE_S
 from clozeworks.model.pretraining.setup import loss_of as pretrain_loss
-from clozeworks.model.tasks.batches import Feature, make_batch
+from clozeworks.model.tasks.batches import Feature, TaskBatch, make_batch
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import device as devices
@@ -99,7 +99,8 @@ class Case(NamedTuple):
                 attention_probs_dropout_prob=self.dropout,
             )
         special = {"pad_token_id": 0, "cls_token_id": 101, "sep_token_id": 102}
-        return ModernBertConfig.named(self.size, vocab_size=vocab_size, **special)
+        config = ModernBertConfig.named(self.size, vocab_size=vocab_size, **special)
+        return config.with_dropout(self.dropout)
 
     @property
     def objective(self) -> str:
@@ -128,6 +129,7 @@ EXPERIMENTS = {
 """What might speed up BERT-base, each alone, and the prediction; under 2% it is not built."""
 SMALL_CASES = (Case("bert", "tiny", 4, 0.1), Case("modernbert", "tiny", 4, 0.0))
 CHECKED = Case("bert", "tiny", 64 if ON_GPU else 4, 0.1)
+CHECKED_TOO = CHECKED._replace(architecture="modernbert")
 
 
 class Trainer:
@@ -298,30 +300,54 @@ def largest_difference(one: Sequence[float], other: Sequence[float]) -> float:
     return max(abs(a - b) / abs(a or 1) for a, b in zip(one, other, strict=True))
 
 
-def check_losses(rows: SomeRows, dropout: float) -> str:
-    case = CHECKED._replace(dropout=dropout)
-    batches, _ = batches_of(case, rows, 10)
-    steps = range(NUM_CHECKED)
-    launched = pretrain_trainer(case, rows, captures=False)
-    captured = pretrain_trainer(case, rows, captures=True)
-    difference = largest_difference(launched.train(batches, steps), captured.train(batches, steps))
-    verdict = "equal" if difference < 1e-3 else "DIFFERENT"
-    return f"{verdict}, by at most {difference:.1e}; graphs: {graphs_of(captured)}"
+def check_captured(rows: SomeRows, case: Case, *, tunes: bool) -> str:
+    """Train launched and captured; compare the weights, and the memory."""
+    losses = []
+    trainers = []
+    memory = []
+    with devices.deterministic(True):
+        for captures in (False, True):
+            if ON_GPU:
+                torch.cuda.reset_peak_memory_stats()
+            if tunes:
+                trainer, batches = tuning(case, 10, captures=captures)
+            else:
+                trainer = pretrain_trainer(case, rows, captures=captures)
+                batches, _ = batches_of(case, rows, 10)
+            losses.append(trainer.train(batches, range(NUM_CHECKED)))
+            trainers.append(trainer)
+            memory.append(devices.peak_memory(DEVICE).get("peak_memory_gb", 0.0))
+    return (
+        f"{same(*trainers)} weights; losses differ by at most {largest_difference(*losses):.1e}; "
+        f"graphs: {graphs_of(trainers[1])}; {memory[1]:.2f} GB, launched {memory[0]:.2f}"
+    )
+
+
+def tuning(case: Case, num: int, *, captures: bool) -> tuple[Trainer, list[list[TaskBatch]]]:
+    """Return a task's trainer, and the batches of different updates."""
+    config = case.config(8192)
+    model = GLUE["stsb"].model(config)
+    for part in model.children():
+        initialise(part, config, torch.Generator().manual_seed(0))
+    trainer = Trainer(model, task_loss, captures=captures)
+    widths = widths_of(trainer.graphs, config.num_positions)
+    groups = groups_of(config.vocab_size, num)
+    return trainer, [micro_batches(group, ALONE, None, 32_768, widths) for group in groups]
 
 
 def graphs_of(trainer: Trainer) -> str:
     return trainer.graphs.figures() if trainer.graphs is not None else "none on this device"
 
 
-def check_resume(rows: SomeRows) -> str:
-    batches, _ = batches_of(CHECKED, rows, 10)
+def check_resume(rows: SomeRows, case: Case) -> str:
+    batches, _ = batches_of(case, rows, 10)
     with devices.deterministic(True):
-        whole = pretrain_trainer(CHECKED, rows, captures=True)
+        whole = pretrain_trainer(case, rows, captures=True)
         expected = whole.train(batches, range(NUM_CHECKED))
-        first = pretrain_trainer(CHECKED, rows, captures=True)
+        first = pretrain_trainer(case, rows, captures=True)
         half = NUM_CHECKED // 2
         first.train(batches, range(half))
-        second = pretrain_trainer(CHECKED, rows, captures=True)
+        second = pretrain_trainer(case, rows, captures=True)
         second.model.load_state_dict(first.model.state_dict())
         second.updater.load_state_dict(deepcopy(first.updater.state_dict()))
         found = second.train(batches, range(half, NUM_CHECKED))
@@ -330,11 +356,15 @@ def check_resume(rows: SomeRows) -> str:
 
 
 def same(one: Trainer, other: Trainer) -> str:
-    weights = other.model.state_dict()
-    for name, weight in one.model.state_dict().items():
-        if not torch.equal(weight, weights[name]):
-            return "DIFFERENT"
-    return "equal"
+    """Return whether the weights are the same, or how far apart, relative to their size."""
+    vectors = [
+        nn.utils.parameters_to_vector(trainer.model.parameters()).detach()
+        for trainer in (one, other)
+    ]
+    if torch.equal(*vectors):
+        return "equal"
+    distance = (vectors[0] - vectors[1]).norm() / vectors[0].norm()
+    return f"DIFFERENT (by {distance:.1e})"
 
 
 def check_equal_runs(rows: SomeRows) -> str:
@@ -409,9 +439,15 @@ def inference(precision: str, captures: bool) -> Inference:
 
 
 CHECKS: dict[str, Callable[[SomeRows], str]] = {
-    "losses without dropout": partial(check_losses, dropout=0.0),
-    "losses with dropout": partial(check_losses, dropout=0.1),
-    "resumed in the middle": check_resume,
+    **{
+        f"{case.architecture}, {'fine-tuning' if tunes else 'pre-training'}": partial(
+            check_captured, case=case, tunes=tunes
+        )
+        for case in (CHECKED, CHECKED_TOO)
+        for tunes in (False, True)
+    },
+    "bert, resumed in the middle": partial(check_resume, case=CHECKED),
+    "modernbert, resumed in the middle": partial(check_resume, case=CHECKED_TOO),
     "two equal runs": check_equal_runs,
     "a second training in the same graphs": check_shared_graphs,
     "a loss that cannot be captured": check_fall_back,
@@ -456,6 +492,13 @@ def measure_case(case: Case, rows: SomeRows, seconds: float, compiles: bool) -> 
         )
         del trainer
         gc.collect()
+    if ON_GPU and case.architecture == "bert" and find_spec("transformers"):
+        measured = flat_peer_seconds(config, all_rows, case.num_rows, seconds)
+        print(
+            f"{case}, transformers, flattened: {num_tokens / measured:,.0f} tokens/s, "
+            f"{1e3 * measured:.2f} ms; attention without dropout, not compiled",
+            flush=True,
+        )
     if "captured, compiled" in taken:
         saved = (taken["captured"] - taken["captured, compiled"]) / num_tokens
         size = config.num_hidden_layers * config.hidden_size
@@ -478,21 +521,22 @@ def pairs_of(vocab_size: int, num: int) -> list[Feature]:
     return features
 
 
+def groups_of(vocab_size: int, num: int) -> list[list[Feature]]:
+    """Return the pairs of different updates."""
+    pairs = pairs_of(vocab_size, num * PAIRS)
+    return [pairs[first : first + PAIRS] for first in range(0, len(pairs), PAIRS)]
+
+
 def measure_finetuning(size: str, seconds: float) -> str:
-    config = ModelConfig.named(size, vocab_size=8192)
-    features = pairs_of(config.vocab_size, NUM_BATCHES * PAIRS)
-    groups = [features[first : first + PAIRS] for first in range(0, len(features), PAIRS)]
+    case = Case("bert", size, PAIRS, 0.1)
     found = []
     for captures in (False, True) if ON_GPU else (False,):
-        model = GLUE["stsb"].model(config)
-        for part in model.children():
-            initialise(part, config, torch.Generator().manual_seed(0))
-        trainer = Trainer(model, task_loss, captures=captures)
-        widths = widths_of(trainer.graphs, config.num_positions)
-        batches = [micro_batches(group, ALONE, None, 32_768, widths) for group in groups]
+        trainer, batches = tuning(case, NUM_BATCHES, captures=captures)
         taken = trainer.measure(batches, seconds)
         way = f"captured ({graphs_of(trainer)})" if captures else "launched"
         found.append(f"{way} {PAIRS / taken:,.0f} examples/s, {1e3 * taken:.2f} ms")
+    config = ModelConfig.named(size, vocab_size=8192)
+    groups = groups_of(config.vocab_size, NUM_BATCHES)
     if find_spec("transformers"):
         taken = peer_seconds(config, groups, seconds)
         found.append(f"transformers {PAIRS / taken:,.0f} examples/s, {1e3 * taken:.2f} ms")
@@ -506,21 +550,29 @@ def peer_seconds(config: ModelConfig, groups: Sequence[list[Feature]], seconds: 
     values: dict[str, Any] = config.to_hf() | {"num_labels": 1}
     model: Any = transformers.BertForSequenceClassification(transformers.BertConfig(**values))
     model.to(DEVICE).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
     updates = []
     for group in groups:
         (batch,) = micro_batches(group, ALONE, None, 32_768)
-        ids, mask, labels = batch.input_ids_BL, batch.attention_mask_BL.long(), batch.target
-        assert labels is not None
-        updates.append([tensor.to(DEVICE) for tensor in (ids, mask, labels)])
+        assert batch.target is not None
+        arguments = {
+            "input_ids": batch.input_ids_BL,
+            "attention_mask": batch.attention_mask_BL.long(),
+            "labels": batch.target,
+        }
+        updates.append({name: value.to(DEVICE) for name, value in arguments.items()})
+    return loop_seconds(model, updates, seconds)
+
+
+def loop_seconds(model: Any, updates: Sequence[dict[str, Any]], seconds: float) -> float:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
     taken: list[float] = []
     stop = time.perf_counter() + seconds
     while len(taken) < 3 or time.perf_counter() < stop:
         started = time.perf_counter()
         loss = torch.zeros(1)
-        for ids, mask, labels in updates:
+        for arguments in updates:
             with devices.autocast(DEVICE, DTYPE):
-                loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+                loss = model(**arguments).loss
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -528,6 +580,42 @@ def peer_seconds(config: ModelConfig, groups: Sequence[list[Feature]], seconds: 
         loss.item()
         taken.append((time.perf_counter() - started) / len(updates))
     return statistics.median(taken[1:])
+
+
+def flat_peer_seconds(config: Any, rows: Rows, num_rows: int, seconds: float) -> float:
+    """Return the seconds of an update of a plain loop with `transformers` on masked words, whose
+    rows are one without padding, and whose attention is PyTorch's FlashAttention.
+    """
+    import transformers
+    from torch.nn.attention.varlen import varlen_attn
+
+    def attend(
+        module: object, query: Any, key: Any, value: Any, mask: None, **options: Any
+    ) -> tuple[torch.Tensor, None]:
+        # 1, heads, tokens, size -> tokens, heads, size
+        parts = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
+        names = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+        return varlen_attn(*parts, *(options[name] for name in names))[None], None
+
+    transformers.AttentionInterface.register("varlen", attend)
+    values: dict[str, Any] = config.to_hf() | {"attn_implementation": "varlen"}
+    model: Any = transformers.BertForMaskedLM(transformers.BertConfig(**values))
+    model.to(DEVICE).train()
+    labels = np.full(len(rows.input_ids), -100)
+    labels[rows.masked_index] = rows.masked_ids
+    features = [
+        {"input_ids": rows.input_ids[a:b].tolist(), "labels": labels[a:b].tolist()}
+        for a, b in pairwise(rows.offsets)
+    ]
+    collate = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
+    updates = []
+    for first in range(0, len(features), num_rows):
+        batch = collate(features[first : first + num_rows])
+        for name, value in batch.items():
+            if isinstance(value, torch.Tensor):
+                batch[name] = value.to(DEVICE)
+        updates.append(batch)
+    return loop_seconds(model, updates, seconds)
 
 
 def median_seconds(work: Callable[[], object], seconds: float) -> float:
