@@ -8,13 +8,13 @@ First the checks: 50 captured updates with dropout end at the weights of 50 that
 both encoders, in pre-training and fine-tuning; a run that is resumed in the middle is the
 undisturbed one; another training in the same graphs is one in new graphs; what cannot be captured
 is launched; equal runs are equal with `--deterministic`; outputs and evaluations by graphs are
-those that Python launches. Then a table: updates of several encoders on the rows of `rows.npz`, launched, captured as CUDA graphs, and
-captured and compiled, with tokens a second, the utilisation (MFU, of the device's dense bf16 peak,
-by real tokens), memory, graphs, the share that was replayed, and from how many tokens on compiling
-pays. Then fine-tuning in examples a second, beside a plain loop with `transformers`; what
-`predict`, `features` and evaluations compute, and how long a process takes to its first prediction,
-by part; what `--deterministic` costs; and `pretrain` itself on a `mini`. Each line is printed when
-it is measured, and what no time is left for is left out.
+those that Python launches. Then a table: updates of several encoders on the rows of `rows.npz`,
+launched, captured as CUDA graphs, and captured and compiled, with tokens a second, the utilisation
+(MFU, of the device's dense bf16 peak, by real tokens), memory, graphs, the share that was replayed,
+and from how many tokens on compiling pays. Then fine-tuning in examples a second, beside a plain
+loop with `transformers`; what `predict`, `features` and evaluations compute, and how long a process
+takes to its first prediction, by part; what `--deterministic` costs; and `pretrain` itself on a
+`mini`. Each line is printed when it is measured, and what no time is left for is left out.
 
 It takes torch 2.11 or later, NumPy, pyarrow, safetensors, tokenizers, scikit-learn and msgspec;
 `transformers` if it is to be compared with. Of a machine without a network, carry the wheel of

@@ -1,5 +1,5 @@
-"""The benchmark for one GPU runs small on the CPU, in a checkout that is not installed, with few
-packages; and all of it on a GPU that computes nothing.
+"""The benchmarks for one GPU run small on the CPU, in a checkout that is not installed, with few
+packages; and on a GPU that computes nothing.
 """
 
 import os
@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks import card
 
 from tests.fixtures import null_gpu
+from tests.fixtures.instances_fixture import write_instances
 
 pytestmark = pytest.mark.slow
 
-UNUSED = ("apache_beam", "chardet", "datasets", "rich", "tensorboard", "matplotlib")
+ROOT = Path(__file__).parents[2]
+UNUSED = ("apache_beam", "chardet", "datasets", "matplotlib")
 WITHOUT = f"""
 import importlib.util, sys
 sys.modules.update(dict.fromkeys({UNUSED!r}))
@@ -22,8 +25,6 @@ importlib.util.find_spec = lambda name, *rest: (
     None if name in {("clozeworks", *UNUSED)!r} else find_spec(name, *rest)
 )
 """
-# However busy the machine is, there is time left.
-OPTIONS = ["--seconds=0.01", "--minutes=100000", "--small", "--no-compile"]
 ON_NULL_GPU = """
 from tests.fixtures import null_gpu
 null_gpu.install()
@@ -33,12 +34,11 @@ work.metrics = lambda totals: {"loss": 1.0, "mlm_loss": 1.0, "mlm_accuracy": 0.5
 """
 
 
-def run(code: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    program = f"{WITHOUT}{code}\nfrom benchmarks import gpu; gpu.main({OPTIONS})"
-    root = Path(__file__).parents[2]
+def run(program: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run a program; however busy the machine is, there is time left."""
     done = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=root,
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
@@ -49,28 +49,60 @@ def run(code: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[
     return done
 
 
-def test_with_few_packages_it_runs_on_a_cpu():
-    printed = run("", os.environ | {"CUDA_VISIBLE_DEVICES": ""}).stdout
+def test_with_few_packages_all_steps_run_on_a_cpu(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)  # of all processes
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}
+    write_instances(tmp_path / "rows", max_length=128, rows_per_group=40)
+    options = [str(tmp_path / "rows"), f"--output={tmp_path}", "--small", "--minutes=1000000"]
+    run(f"from benchmarks import card; card.main({options})", environment)
+    steps = [line.split(",")[0] for line in (tmp_path / "steps.txt").read_text().splitlines()]
+    names = ["captured", "speed", "bert", "record", "blimp"]
+    assert steps == [f"{name}: done" for name in names]
+    printed = {name: (tmp_path / f"{name}.txt").read_text() for name in names}
     for line in (
-        "losses with dropout: equal, by at most 0.0e+00; graphs: none on this device",
-        "resumed in the middle: equal weights; losses differ by at most 0.0e+00",
+        "modernbert, fine-tuning: equal weights; losses differ by at most 0.0e+00; graphs: none",
+        "bert, resumed in the middle: equal weights; losses differ by at most 0.0e+00",
         "two equal runs: equal with --deterministic, equal without",
-        "bert tiny, 4 rows, dropout 0.1, launched: ",
     ):
-        assert line in printed
-    assert "transformers" in printed and "tokens/s in the second half" in printed
+        assert line in printed["captured"]
+    assert "bert tiny, 4 rows, dropout 0.1, launched: " in printed["speed"]
+    assert "transformers" in printed["speed"]
+    assert "tokens/s in the second half" in printed["speed"]
+    assert "NOT THAT OF docs/records.md" in printed["record"]
+    assert printed["record"].count("mlm_loss") >= 3
+    assert "| 2 |" in printed["blimp"]
+
+
+def test_a_step_that_takes_too_long_is_ended_with_its_processes(tmp_path):
+    waiting = "import subprocess; subprocess.run(['sleep', '1000000'])"
+    step = card.Step("waits", 1, [[sys.executable, "-c", waiting]])
+    assert card.run_step(step, tmp_path, 0) == "ENDED, its time is over"
+    step = card.Step("fails", 1, [["sh", "-c", "echo found; exit 3"], ["false"]])
+    assert card.run_step(step, tmp_path, 1e6) == "FAILED with 3"
+    assert "found\n" in (tmp_path / "fails.txt").read_text()
 
 
 @pytest.mark.skipif(null_gpu.missing() is not None, reason=str(null_gpu.missing()))
 def test_all_of_it_runs_on_a_gpu(tmp_path):
-    done = run(ON_NULL_GPU, null_gpu.build(tmp_path))
+    options = ["--seconds=0.01", "--minutes=100000", "--small", "--no-compile"]
+    program = f"{WITHOUT}{ON_NULL_GPU}\nfrom benchmarks import gpu; gpu.main({options})"
+    done = run(program, null_gpu.build(tmp_path))
     for line in (
         "NVIDIA H100 80GB HBM3\n",
-        "losses with dropout: equal, by at most 0.0e+00; graphs: 1 kept, 98.0%",
+        "bert, pre-training: equal weights; losses differ by at most 0.0e+00; graphs: 1 kept, 98.0%",
         "graphs: 0 kept, 0.0% replayed\n",
         "bert tiny, 4 rows, dropout 0.1, captured: ",
+        "bert tiny, 4 rows, dropout 0.1, transformers, flattened: ",
         "outputs and evaluations: sums differ by at most 0.0e+00",
     ):
         assert line in done.stdout
     assert "no longer captured as CUDA graphs" in done.stderr
     assert "Updates as CUDA graphs: " in done.stderr
+
+
+@pytest.mark.skipif(null_gpu.missing() is not None, reason=str(null_gpu.missing()))
+def test_checkouts_take_turns_on_a_gpu_that_computes_nothing():
+    options = [str(ROOT), f"{ROOT}/.", "--rounds=1", "--updates=8"]
+    printed = run(f"from benchmarks import null; null.main({options})", dict(os.environ)).stdout
+    assert printed.count("{'fine-tuning': ") == 2
+    assert f" of the first, {ROOT}/.\n" in printed
