@@ -212,6 +212,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     print(f"{case}: no time left")
                     continue
                 tried(str(case), partial(measure_case, case, rows, given.seconds, given.compile))
+                if ON_GPU and case.architecture == "bert" and find_spec("transformers"):
+                    for compiled in (False, True) if given.compile else (False,):
+                        peer = partial(measure_flat_peer, case, rows, given.seconds, compiled)
+                        name = "flattened, compiled" if compiled else "flattened"
+                        tried(f"{case}, transformers, {name}", peer)
         if "fine-tuning" in wanted:
             print("\nFine-tuning, 32 pairs", flush=True)
             for size in sizes:
@@ -492,13 +497,6 @@ def measure_case(case: Case, rows: SomeRows, seconds: float, compiles: bool) -> 
         )
         del trainer
         gc.collect()
-    if ON_GPU and case.architecture == "bert" and find_spec("transformers"):
-        measured = flat_peer_seconds(config, all_rows, case.num_rows, seconds)
-        print(
-            f"{case}, transformers, flattened: {num_tokens / measured:,.0f} tokens/s, "
-            f"{1e3 * measured:.2f} ms; attention without dropout, not compiled",
-            flush=True,
-        )
     if "captured, compiled" in taken:
         saved = (taken["captured"] - taken["captured, compiled"]) / num_tokens
         size = config.num_hidden_layers * config.hidden_size
@@ -582,9 +580,9 @@ def loop_seconds(model: Any, updates: Sequence[dict[str, Any]], seconds: float) 
     return statistics.median(taken[1:])
 
 
-def flat_peer_seconds(config: Any, rows: Rows, num_rows: int, seconds: float) -> float:
-    """Return the seconds of an update of a plain loop with `transformers` on masked words, whose
-    rows are one without padding, and whose attention is PyTorch's FlashAttention.
+def measure_flat_peer(case: Case, some_rows: SomeRows, seconds: float, compiled: bool) -> str:
+    """Train a plain loop with `transformers` on the masked words of the same rows, an update's in
+    one without padding; attention is PyTorch's FlashAttention.
     """
     import transformers
     from torch.nn.attention.varlen import varlen_attn
@@ -598,6 +596,8 @@ def flat_peer_seconds(config: Any, rows: Rows, num_rows: int, seconds: float) ->
         return varlen_attn(*parts, *(options[name] for name in names))[None], None
 
     transformers.AttentionInterface.register("varlen", attend)
+    config = case.config(some_rows.vocab_size)
+    _, rows = batches_of(case, some_rows, NUM_BATCHES)
     values: dict[str, Any] = config.to_hf() | {"attn_implementation": "varlen"}
     model: Any = transformers.BertForMaskedLM(transformers.BertConfig(**values))
     model.to(DEVICE).train()
@@ -609,13 +609,20 @@ def flat_peer_seconds(config: Any, rows: Rows, num_rows: int, seconds: float) ->
     ]
     collate = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
     updates = []
-    for first in range(0, len(features), num_rows):
-        batch = collate(features[first : first + num_rows])
+    for first in range(0, len(features), case.num_rows):
+        batch = collate(features[first : first + case.num_rows])
         for name, value in batch.items():
             if isinstance(value, torch.Tensor):
                 batch[name] = value.to(DEVICE)
         updates.append(batch)
-    return loop_seconds(model, updates, seconds)
+    if compiled:
+        model.compile(dynamic=True)
+    taken = loop_seconds(model, updates, seconds)
+    tokens = rows.lengths.sum() / NUM_BATCHES
+    return (
+        f"{tokens / taken:,.0f} tokens/s, {1e3 * taken:.2f} ms; masked words alone, attention "
+        "without dropout"
+    )
 
 
 def median_seconds(work: Callable[[], object], seconds: float) -> float:
