@@ -6,17 +6,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn, cast
 
 import click
 
 from ..pipeline.errors import UserError
-from .audit import audit
-from .data_stages import build, corpus, ingest, vocab
-from .evaluate import evaluate
 from .failures import describe_failure
-from .finetune import finetune
 from .output import (
     CommandSummary,
     NoticeHandler,
@@ -26,33 +23,27 @@ from .output import (
     tell,
     with_flags,
 )
-from .pretrain import pretrain
 from .process import Terminated, abandon, prepare_streams, prepare_threads, terminate
-from .results import results
-from .run import run
-from .show import show
-from .use_model import export, features, fill, predict
-from .words import words
 
-COMMANDS = (
-    corpus,
-    ingest,
-    vocab,
-    words,
-    build,
-    audit,
-    show,
-    pretrain,
-    evaluate,
-    fill,
-    finetune,
-    predict,
-    features,
-    results,
-    export,
-    run,
-)
-settings.commands = COMMANDS
+MODULES = {
+    "corpus": "data_stages",
+    "ingest": "data_stages",
+    "vocab": "data_stages",
+    "words": "words",
+    "build": "data_stages",
+    "audit": "audit",
+    "show": "show",
+    "pretrain": "pretrain",
+    "evaluate": "evaluate",
+    "fill": "use_model",
+    "finetune": "finetune",
+    "predict": "use_model",
+    "features": "use_model",
+    "results": "results",
+    "export": "use_model",
+    "run": "run",
+}
+"""The module of each command, in working order."""
 DATA_STAGES = ("corpus", "ingest", "vocab", "build")
 """The commands that run on Apache Beam; arguments after ``--`` are Beam's."""
 
@@ -60,11 +51,29 @@ RANKS_WAIT_S = 5.0
 """Longer than torchrun takes to end the other ranks once the first has failed."""
 
 
+class _Commands(Mapping[str, click.Command]):
+    """The commands by name, each imported when it is asked for: to import all of them takes longer
+    than to read a short text.
+    """
+
+    def __getitem__(self, name: str) -> click.Command:
+        return getattr(import_module(f".{MODULES[name]}", __package__), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+settings.commands = _Commands()
+
+
 class _CommandsInOrder(click.Group):
     """A group that lists its commands in working order and passes on the arguments after ``--``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of `COMMANDS`, where click sorts them by name."""
+        """Return the commands in the order of `MODULES`, where click sorts them by name."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -104,7 +113,7 @@ class _CommandsInOrder(click.Group):
 
 @click.group(
     cls=_CommandsInOrder,
-    commands=COMMANDS,
+    commands=cast(Any, settings.commands),  # click would take no `Mapping`
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 120,

@@ -8,8 +8,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
@@ -28,7 +28,7 @@ ALREADY_FINISHED = "already finished, nothing to do"
 class _Settings:
     """How this process prints."""
 
-    commands: Sequence[click.Command] = ()
+    commands: Mapping[str, click.Command] = field(default_factory=dict)
     """Whose options messages name; set by `cli.main`."""
     as_json: bool = False
     """By an option of ``clozeworks`` itself, as `is_quiet`; reset after a command."""
@@ -122,7 +122,7 @@ def with_flags(message: str) -> str:
     ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
     """
     flags = {}
-    for command in settings.commands:
+    for command in settings.commands.values():
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 flags[parameter.name] = parameter.opts[0]

@@ -72,7 +72,7 @@ def run(
     Relative paths start from the folder in which you run this, not from the recipe's. All stages
     and options are checked before the first one runs.
     """
-    commands = {str(command.name): command for command in settings.commands}
+    commands = dict(settings.commands)
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
     stages = read_recipe(recipe, output, assignments)
     command_lines = []
