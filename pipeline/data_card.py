@@ -16,33 +16,35 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
     """Return the card of a directory, as Markdown: of its manifest alone, without time or machine,
     so that every run writes the same bytes.
     """
-    # Not `DatasetCard` of the same package: it imports an HTTP client, a third of a second.
-    from huggingface_hub.repocard_data import DatasetCardData
-
     if isinstance(manifest, DocumentsManifest):
         title = "Documents for pre-training a language model"
         rows = "Each row is a text, cleaned and cut into sentences."
     else:
         title = "Instances for pre-training a BERT encoder"
         rows = "Each row holds token ids with masks, and the tokens to predict."
+    languages = hub_languages(manifest.languages)
     splits: dict[str, Counter[str]] = {}
     for shard in sorted(manifest.shards, key=lambda shard: shard.split):
         sizes = splits.setdefault(shard.split, Counter())
         sizes.update(num_bytes=shard.bytes, num_examples=shard.rows)
-    data_files = [{"split": split, "path": f"{split}-*.parquet"} for split in splits]
-    metadata = DatasetCardData(
-        language=hub_languages(manifest.languages) or None,
-        license="unknown",
-        pretty_name=title,
-        task_categories=["fill-mask"],
-        tags=["clozeworks"],
-        configs=[{"config_name": "default", "data_files": data_files}],
-        # `datasets` keeps what it loaded under this information: without the sizes, of two
-        # directories of one name it would load the first again.
-        dataset_info={"splits": [{"name": name, **sizes} for name, sizes in splits.items()]},
-    )
+    # As `DatasetCardData` of `huggingface_hub` writes it, which takes long to import.
+    lines = ["language:"] if languages else []
+    for code in languages:
+        is_word = code in ("no", "on", "off", "yes")  # which YAML would take for a truth value
+        lines.append(f"- '{code}'" if is_word else f"- {code}")
+    lines += ["license: unknown", "task_categories:", "- fill-mask", f"pretty_name: {title}"]
+    lines += ["tags:", "- clozeworks", "configs:", "- config_name: default", "  data_files:"]
+    for split in splits:
+        lines += [f"  - split: {split}", f"    path: {split}-*.parquet"]
+    # `datasets` keeps what it loaded under this information: without the sizes, of two
+    # directories of one name it would load the first again.
+    lines += ["dataset_info:", "  splits:"]
+    for split, sizes in splits.items():
+        lines.append(f"  - name: {split}")
+        lines += [f"    {name}: {size}" for name, size in sizes.items()]
+    metadata = "\n".join(lines)
     return f"""---
-{metadata.to_yaml()}
+{metadata}
 ---
 
 # {title}

@@ -25,7 +25,8 @@ def stable_hash(*ids: Id) -> int:
     return int.from_bytes(_digest(ids, 8), "big")
 
 
-def rng_for(seed: int, stage: str, *ids: Id) -> np.random.Generator:
+# In quotes, because NumPy imports `np.random` when it is named, and not all stages draw numbers.
+def rng_for(seed: int, stage: str, *ids: Id) -> "np.random.Generator":
     """Return the generator of one unit of work.
 
     For example ``rng_for(0, "masks", "train", 12, duplicate)``. PCG64 is named, because NumPy may

@@ -33,7 +33,6 @@ from ..storage import absolute
 from ..storage.state import manifest_head
 from ..text.sentences import stops_of
 from ..text.wikitext.repair import drop_rare_templates
-from ..text.wikitext.templates import added_templates
 from .duplicates import NEAR_DUPLICATE, Deduplicate
 from .gather import Gather
 from .layout import IngestSetup, choose_layout
@@ -89,6 +88,9 @@ class IngestStage(Stage):
         if config.abbreviations:
             stops_of(config.abbreviations, "")  # raises if the file is wrong
         if config.templates:
+            # Late: only wikis need the names of their templates.
+            from ..text.wikitext.templates import added_templates
+
             added_templates(config.templates, "")  # and so does this
         libraries = ["sentencex"]  # that the documents depend on
         if config.near_duplicates is not None:

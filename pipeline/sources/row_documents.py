@@ -27,7 +27,6 @@ from ..languages import UNKNOWN, known_language
 from ..schemas import DOCUMENTS
 from ..text import gutenberg
 from ..text.books import is_wrapped
-from ..text.extracted import article_paragraphs, find_remains
 from ..text.markdown import looks_like_markdown, markdown_paragraphs
 from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
@@ -467,20 +466,33 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
 
 
 def _documents(batch: list[_Row], counters: Counters) -> Iterator[RawDocument]:
-    """Yield the documents of some rows, whose remains of markup are found together."""
+    """Yield the documents of some rows."""
+    rows: Iterable[_Row] = batch
+    if any(is_extracted for _, is_extracted in batch):
+        rows = _repaired(batch, counters)
+    for document, _ in rows:
+        if document.paragraphs:
+            yield document
+        else:
+            counters.count("rows_without_prose")
+
+
+def _repaired(batch: list[_Row], counters: Counters) -> Iterator[_Row]:
+    """Yield rows with the prose of those that were extracted, whose remains of markup are found
+    together.
+    """
+    from ..text.extracted import article_paragraphs, find_remains  # late: most tables do without
+
     extracted = [document.paragraphs for document, is_extracted in batch if is_extracted]
     remains = iter(find_remains(list(chain.from_iterable(extracted))))
     for document, is_extracted in batch:
-        paragraphs = document.paragraphs
         if is_extracted:
-            here = list(islice(remains, len(paragraphs)))
+            here = list(islice(remains, len(document.paragraphs)))
             paragraphs = article_paragraphs(
-                paragraphs, document.title, counters, document.language, here
+                document.paragraphs, document.title, counters, document.language, here
             )
-        if paragraphs:
-            yield replace(document, paragraphs=paragraphs)
-        else:
-            counters.count("rows_without_prose")
+            document = replace(document, paragraphs=paragraphs)
+        yield document, is_extracted
 
 
 def _hold_sentences(batch: Sequence[_Row]) -> bool:

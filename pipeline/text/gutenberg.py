@@ -8,12 +8,12 @@ marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``[12]``.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import chain, islice
 from typing import NamedTuple
 
 from ..counters import Counters
 from .sentence_ends import ends_sentence
-from .wikitext.names import NAMES
 
 _MARK = re.compile(
     r"^[^\w\n]{0,9}(?:this is )?(?:the )?project gutenberg(?:'s|’s|\b.{0,12}?\be-?(?:book|text))\b"
@@ -122,10 +122,6 @@ LONGEST_IMPRINT = 300
 """Characters of a paragraph that names the book's printer or owner."""
 _ENDS_PROSE = tuple(":;\"'”’»]-—")
 
-_LANGUAGES = {
-    **{name.lower(): code for code, name in NAMES.languages.items()},
-    **{"frisian": "fy", "norwegian": "no", "russian": "ru", "slovenian": "sl", "tagalog": "tl"},
-}
 _HEADER_CHARACTERS = 1 << 16
 
 
@@ -157,8 +153,17 @@ def read_header(head: str) -> dict[str, str]:
     if "language" in fields:
         # "English and French", "English (United States)": the first word decides.
         first_word, *_ = re.findall(r"\w+", fields["language"].lower()) or ("",)
-        fields["language"] = _LANGUAGES.get(first_word, "")
+        fields["language"] = _codes_by_name().get(first_word, "")
     return fields
+
+
+@cache
+def _codes_by_name() -> dict[str, str]:
+    from .wikitext.names import NAMES  # late: other texts do without
+
+    codes = {name.lower(): code for code, name in NAMES.languages.items()}
+    more = {"frisian": "fy", "norwegian": "no", "russian": "ru", "slovenian": "sl", "tagalog": "tl"}
+    return codes | more
 
 
 def header_end(text: str, start: int = 0) -> int:

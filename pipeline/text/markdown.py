@@ -7,8 +7,6 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 
 from ..counters import Counters, count_words
-from .wikitext.formulas import formula_text
-from .wikitext.passages import wikitext_to_paragraphs
 
 _QUOTE = re.compile(r"(?:\s{0,3}>\s?){1,9}")
 _FENCE = re.compile(r"```|~~~")
@@ -44,6 +42,8 @@ def markdown_paragraphs(text: str, language: str, counters: Counters) -> list[st
     """Return the prose of a text in Markdown, one paragraph an item, as
     `passages.wikitext_to_paragraphs` does; what its counters lack is counted as ``markup``.
     """
+    from .wikitext.passages import wikitext_to_paragraphs  # late: other texts do without
+
     num_before = counters.num_words_left_out
     paragraphs = wikitext_to_paragraphs(markdown_to_wikitext(text), language, counters=counters)
     num_words = count_words(text) - count_words("\n".join(paragraphs))
@@ -127,6 +127,8 @@ def _link(match: re.Match[str]) -> str:
 def _verbatim(match: re.Match[str]) -> str:
     shown = match["code"] or match["escaped"]
     if shown is None:
+        from .wikitext.formulas import formula_text
+
         shown = formula_text(match["display"] or match["formula"])
     if shown is None:
         return r"<math>\?</math>"  # has no plain form, either

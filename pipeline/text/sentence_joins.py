@@ -27,7 +27,7 @@ from .sentence_rules import (
     rules_in,
     words_of,
 )
-from .wikitext.names import language_labels
+from .wikitext.name_tables import language_labels
 
 # What a rule sees before and after a break, so that long sentences do not cost more.
 _SEEN_BEFORE = 20
@@ -100,10 +100,12 @@ _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 class JoinRules:
     """The rules of one language; there is one object for each."""
 
-    candidates: re.Pattern[str]
+    candidates: str
     """Matches every line break that a rule may remove or move; most sentences end otherwise."""
-    uncased_candidates: re.Pattern[str]
-    """Those in a text without capitals, where a small letter does not tell of a continuation."""
+    uncased_candidates: str
+    """Those in a text without capitals, where a small letter does not tell that a sentence
+    continues. Few texts need them, and they take long to compile.
+    """
     patterns: re.Pattern[str]
     """The patterns of `JOINS`; a line break stands for the end of the first piece."""
     cased_patterns: re.Pattern[str]
@@ -132,7 +134,7 @@ def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
     before_names = words_of(WORDS.before_names, code)
     abbreviations = words_of(WORDS.abbreviations, code) | before_names
-    # What a Wikipedia puts before foreign text, such as "niem. ".
+    # What a Wikipedia puts before foreign text, such as "niem. "; the English one abbreviates none.
     labels = language_labels().get(code, {}).values()
     before_foreign = frozenset(label.rstrip(" .") for label in labels if label.endswith(". "))
     before_numbers = before_numbers_of(code)
@@ -160,11 +162,9 @@ def join_rules_of(code: str) -> JoinRules:
         if proclitics:
             may_join.append(rf"(?<=[^\w][{proclitics}](?:{listed})\. \n)")
 
-    def candidates(beginnings: str) -> re.Pattern[str]:
+    def candidates(beginnings: str) -> str:
         # It begins with a character, which makes the search fast.
-        return re.compile(
-            rf"\n(?<!\n\n)(?!\n)(?:(?![{beginnings}{_EASTERN_LETTERS}])|{'|'.join(may_join)})"
-        )
+        return rf"\n(?<!\n\n)(?!\n)(?:(?![{beginnings}{_EASTERN_LETTERS}])|{'|'.join(may_join)})"
 
     return JoinRules(
         candidates=candidates(UPPER_CASE),
@@ -185,6 +185,9 @@ def join_rules_of(code: str) -> JoinRules:
     )
 
 
+_compiled = cache(re.compile)
+
+
 def _any_of(rules: list[Rule]) -> re.Pattern[str]:
     patterns = [f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules]
     # A rule begins before the line break: to try each at all places after it would take longest.
@@ -201,7 +204,7 @@ def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
     num_copied = 0
     sentence_start = 0
     last_joined = -1
-    for candidate in candidates.finditer(lines):
+    for candidate in _compiled(candidates).finditer(lines):
         position = candidate.start()
         line_start = lines.rfind("\n", 0, position) + 1
         if line_start - 1 != last_joined:

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
-from clozeworks.pipeline.data_card import CARD, hub_languages
+from clozeworks.pipeline.data_card import CARD, data_card, hub_languages
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.manifests import DocumentsManifest
+from clozeworks.pipeline.storage.state import read_manifest
 from huggingface_hub import DatasetCard
+from msgspec import structs
 
 from tests.fixtures.stages_fixture import Configs, make_stages
 
@@ -17,6 +20,16 @@ ONE = RunOptions(workers=1)
 def test_languages_are_codes_of_two_or_three_letters():
     languages = {"ltg": 1, "be-tarask": 1, "be": 1, "und": 5, "x-other": 1}
     assert hub_languages(languages) == ["be", "ltg"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("languages", [{}, {"en": 2, "no": 1, "nb": 1, "off": 1, "zh-hant": 4}])
+def test_the_metadata_is_as_the_hub_writes_it(corpus: Path, languages: dict[str, int]):
+    manifest = read_manifest(str(corpus / "documents"), DocumentsManifest)
+    card = data_card(structs.replace(manifest, languages=languages))
+    metadata = DatasetCard(card).data
+    assert metadata.get("language") == (hub_languages(languages) or None)
+    assert card.startswith(f"---\n{metadata.to_yaml()}\n---\n")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import re
 from functools import partial
 
 from .formulas import raised
-from .names import NAMES, countries, language_labels
+from .name_tables import countries, language_labels
+from .names import NAMES
 from .patterns import (
     SUPERSCRIPTS,
     Arguments,
@@ -268,7 +269,7 @@ def foreign(name: str, arguments: Arguments, language: str) -> str | None:
     label = ""
     if prefix in ("lang", "k", "ny") and not name[-1].isdecimal():
         wiki = f"{language}-short" if name.endswith("-short") else language
-        label = language_labels().get(wiki, {}).get(code, "")
+        label = _label(wiki, code) or ""
     if given := arguments.get("label"):
         label = "" if given == "none" else f"{given}: "
     shows = _FOREIGN.get(language, ("{label:}{1}",))
@@ -291,10 +292,18 @@ def without_first(arguments: Arguments) -> Arguments:
 def labelled(arguments: Arguments, language: str) -> str | None:
     """Words of ``j|de|Neustadt``: "niem. Neustadt"; ``j|de`` alone is the label."""
     code = arguments.get("1", "")
-    label = language_labels().get(language, {}).get(code)
+    label = _label(language, code)
     if label is None:
         return code if "2" not in arguments and code not in NAMES.languages else None
     return f"{label}{arguments.get('2', '')}".strip(": ")
+
+
+def _label(wiki: str, code: str) -> str | None:
+    """Return what a wiki puts in front of text in a language; None if it does not name it."""
+    if wiki != "en":
+        return language_labels().get(wiki, {}).get(code)
+    name = NAMES.languages.get(code) or NAMES.more_languages.get(code)
+    return name and f"{name}: "
 
 
 def flag(code: str, country: str, arguments: Arguments, language: str) -> str | None:

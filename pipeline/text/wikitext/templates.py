@@ -17,7 +17,8 @@ from msgspec import Struct
 from ...errors import UserError
 from ...parsing import parse_toml_option
 from .functions import PARSER_FUNCTIONS
-from .names import NAMES, TemplateGroup, countries
+from .name_tables import countries
+from .names import NAMES, TemplateGroup
 from .patterns import (
     Arguments,
     Renderer,
