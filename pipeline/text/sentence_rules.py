@@ -5,11 +5,11 @@
 
 import re
 from collections.abc import Container, Iterable
+from copy import deepcopy
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from babel import Locale, localedata
 from msgspec import Struct, toml
 from msgspec.structs import replace
 
@@ -48,6 +48,7 @@ class _SentenceWords(Struct, frozen=True):
     cuts: dict[str, str]
     abbreviations: dict[str, str]
     before_names: dict[str, str]
+    months: dict[str, str]
     before_numbers: dict[str, str]
     proclitics: dict[str, str]
     final_words: dict[str, str]
@@ -88,19 +89,28 @@ def is_listed(word: str, words: Container[str]) -> bool:
 def before_numbers_of(language: str) -> frozenset[str]:
     """Return the abbreviations before numbers, among them those of months (CLDR's)."""
     listed = words_of(WORDS.before_numbers, language) | {"al"}  # "et al. (2004)"
-    if not localedata.exists(language):
-        return listed
-    months = Locale(language).months
-    full = {name.lower() for form in months.values() for name in form["wide"].values()}
-    short = {
-        name.rstrip(".").lower()
-        for form in months.values()
-        for name in form["abbreviated"].values()
-    }
+    full, short = months_of(language)
     # Italian has "febbr.", too.
     short.update(name[:length] for name in full for length in range(4, len(name)))
     words = words_of(WORDS.ordinary_words, language) | full
     return listed | {month for month in short - words if month.isalpha()}
+
+
+def months_of(language: str) -> tuple[set[str], set[str]]:
+    """Return the names of months in small letters, and their abbreviations without the stop."""
+    if row := WORDS.months.get(language):
+        full, _, short = row.partition(",")
+        return set(full.split()), set(short.split())
+    from babel import localedata  # late: to read CLDR takes longer than a short text
+
+    if not localedata.exists(language):
+        return set(), set()
+    # A copy, because what `babel` looks up in one language it writes to what all of them share.
+    shared = {"months": localedata.load(language)["months"]}
+    months = localedata.LocaleDataDict(deepcopy(shared))["months"].values()
+    names = {name.lower() for form in months for name in form["wide"].values()}
+    short = {name.rstrip(".").lower() for form in months for name in form["abbreviated"].values()}
+    return names, short - names
 
 
 def language_code(language: str) -> str:

@@ -15,6 +15,7 @@ from clozeworks.pipeline.text.sentence_rules import (
     WORDS,
     Rule,
     language_code,
+    months_of,
     words_of,
 )
 from clozeworks.pipeline.text.sentences import (
@@ -89,6 +90,14 @@ PIECES = st.tuples(
     st.builds("{}{}{}".format, BODIES, ENDINGS, st.sampled_from([" ", " ", ""])),
     st.builds("{}{}".format, BEGINNINGS, BODIES),
 ).map(list)
+
+
+@pytest.mark.parametrize("language", WORDS.months)
+def test_the_listed_months_are_those_of_cldr(language: str, monkeypatch: pytest.MonkeyPatch):
+    months_of("ja")  # what is read before makes no difference
+    listed = months_of(language)
+    monkeypatch.delitem(WORDS.months, language)
+    assert months_of(language) == listed
 
 
 @given(PIECES, st.sampled_from([*WORDS.own_initials.split(), "de", "ru", "hi"]))
