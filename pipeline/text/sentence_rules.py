@@ -9,6 +9,7 @@ from copy import deepcopy
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, toml
 from msgspec.structs import replace
@@ -106,7 +107,7 @@ def months_of(language: str) -> tuple[set[str], set[str]]:
     if not localedata.exists(language):
         return set(), set()
     # A copy, because what `babel` looks up in one language it writes to what all of them share.
-    shared = {"months": localedata.load(language)["months"]}
+    shared: dict[str | int | None, Any] = {"months": localedata.load(language)["months"]}
     months = localedata.LocaleDataDict(deepcopy(shared))["months"].values()
     names = {name.lower() for form in months for name in form["wide"].values()}
     short = {name.rstrip(".").lower() for form in months for name in form["abbreviated"].values()}
