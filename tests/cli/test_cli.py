@@ -139,7 +139,7 @@ def test_mistakes_are_one_line(
         (
             FinetuneConfig,
             "micro_batch_size compile deterministic device learning_rates batch_size epochs seeds "
-            "seed",
+            "seed metric class_weights group",
         ),
         (FeaturesConfig, "device"),
     ],

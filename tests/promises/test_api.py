@@ -138,7 +138,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path):
         shutil.copy(book, tmp_path / "corpus")
     shutil.copytree(QUICKSTART / "word-order", tmp_path / "word-order")
     num_blocks, printed = run_blocks((DOCS / "api.md").read_text(), tmp_path)
-    assert num_blocks == 12
+    assert num_blocks == 13
     assert f"clozeworks.ingest documents_read {NUM_BOOKS}\n" in printed
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 400
 

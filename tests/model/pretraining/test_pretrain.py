@@ -265,14 +265,16 @@ def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_names_shard_and_rows(instances, tmp_path):
-    config = make_config(learning_rate=9e8, warmup_steps=0)
+    config = make_config(warmup_steps=0)
+    object.__setattr__(config, "learning_rate", 9e8)  # no rate that is taken overflows at once
     with pytest.raises(
         UserError,
         match=r"not finite at step \d+, on a batch of the rows train-0000\d-of-\d+.parquet row \d+",
     ):
         pretrain(config, [instances], tmp_path)
     # The last update's loss was that of the weights before.
-    last = make_config(steps=1, learning_rate=9e8, warmup_steps=0)
+    last = make_config(steps=1, warmup_steps=0)
+    object.__setattr__(last, "learning_rate", 9e8)
     with pytest.raises(UserError, match="held-out rows is not finite after step 1"):
         pretrain(last, [instances], tmp_path, overwrite=True)
     assert not list(tmp_path.glob("summary.json")) + list(tmp_path.glob("checkpoints/*"))
