@@ -589,11 +589,12 @@ def measure_flat_peer(case: Case, some_rows: SomeRows, seconds: float, compiled:
 
     def attend(
         module: object, query: Any, key: Any, value: Any, mask: None, **options: Any
-    ) -> tuple[torch.Tensor, None]:
+    ) -> tuple[Any, None]:
         # 1, heads, tokens, size -> tokens, heads, size
         parts = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
         names = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-        return varlen_attn(*parts, *(options[name] for name in names))[None], None
+        attended: Any = varlen_attn(*parts, *(options[name] for name in names))
+        return attended[None], None
 
     transformers.AttentionInterface.register("varlen", attend)
     config = case.config(some_rows.vocab_size)
@@ -610,7 +611,7 @@ def measure_flat_peer(case: Case, some_rows: SomeRows, seconds: float, compiled:
     collate = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
     updates = []
     for first in range(0, len(features), case.num_rows):
-        batch = collate(features[first : first + case.num_rows])
+        batch: Any = collate(features[first : first + case.num_rows])
         for name, value in batch.items():
             if isinstance(value, torch.Tensor):
                 batch[name] = value.to(DEVICE)

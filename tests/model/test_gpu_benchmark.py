@@ -89,7 +89,7 @@ def test_all_of_it_runs_on_a_gpu(tmp_path):
     done = run(program, null_gpu.build(tmp_path))
     for line in (
         "NVIDIA H100 80GB HBM3\n",
-        "bert, pre-training: equal weights; losses differ by at most 0.0e+00; graphs: 1 kept, 98",
+        "losses differ by at most 0.0e+00; graphs: 1 kept, 98",  # weights cannot be compared there
         "graphs: 0 kept, 0.0% replayed\n",
         "bert tiny, 4 rows, dropout 0.1, captured: ",
         "bert tiny, 4 rows, dropout 0.1, transformers, flattened: ",
