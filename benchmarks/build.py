@@ -1,4 +1,4 @@
-"""Build instances end to end, beside google-research's algorithm.
+"""Build instances end to end, beside google-research's algorithm and `datasets.map`.
 
 Measured are speed, size, memory, what a second worker brings, and what ten times the text takes.
 
@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from .google_research import create_instances, make_tokenizer
-from .process import run_command
+from .peers import environment, print_figure, title
+from .process import run_command, run_measured
 
 MAX_LENGTH = 128
 SAMPLE_BYTES = 1 << 20  # of text for the peer
@@ -56,18 +57,34 @@ def main(vocabulary: str, *documents: str) -> None:
                 built = build(path, vocabulary, Path(work, "out"), duplicates=duplicates)
                 peer = peer_rate(path, vocabulary, duplicates)
                 add_row(table, path, duplicates, built, peer)
+                rate = built.num_tokens / built.cpu_s
+                print_figure(
+                    f"documents to instances, {duplicates} passes",
+                    f"{rate / 1e6:.1f} M tokens/s of CPU",
+                    "google-research/bert's script, ported without TensorFlow",
+                    f"{peer / 1e6:.2f}",
+                    rate / peer,
+                )
+        compare_with_map(documents[0], vocabulary, Path(work))
         Console().print(table)
         print_scaling(documents[0], vocabulary, Path(work))
 
 
 def build(
-    documents: str | Path, vocabulary: str, output: Path, *, duplicates: int = 5, workers: int = 1
+    documents: str | Path,
+    vocabulary: str,
+    output: Path,
+    *,
+    duplicates: int = 5,
+    workers: int = 1,
+    pairing: str = "balanced",
 ) -> Build:
     """Run `clozeworks build` as a process and measure it."""
     options = [
         f"--duplicates={duplicates}",
         f"--max-length={MAX_LENGTH}",
         f"--workers={workers}",
+        f"--pairing={pairing}",
         "--overwrite",
     ]
     usage = run_command("build", documents, f"--vocab={vocabulary}", f"--output={output}", *options)
@@ -138,6 +155,25 @@ def peer_rate(documents: str, vocabulary_path: str, duplicates: int) -> float:
     instances = create_instances(tokenized, vocabulary.tokens, MAX_LENGTH, duplicates)
     num_tokens = sum(len(tokens) for tokens, *_ in instances)
     return num_tokens / (time.process_time() - begin)
+
+
+def compare_with_map(documents: str, vocabulary: str, work: Path) -> None:
+    """Build masked rows without pairs, beside `datasets.map` on the same text."""
+    texts = pc.call_function("binary_join", [read_sentences(documents).combine_chunks(), "\n"])
+    path = work / "texts.parquet"
+    pq.write_table(pa.table({"text": texts}), path)
+    built = build(documents, vocabulary, work / "out", duplicates=1, pairing="none")
+    script = Path(__file__).parent / "peers" / "group_texts.py"
+    usage = run_measured([environment("datasets"), str(script), str(path), vocabulary, str(work)])
+    lengths = pc.call_function("binary_length", [texts])
+    megabytes = pc.call_function("sum", [lengths]).as_py() / 1e6
+    print_figure(
+        f"documents of {megabytes:.0f} MB to rows without pairs, one process",
+        f"{built.cpu_s:.1f} s of CPU, {built.peak_mb:.0f} MB",
+        f"{title('datasets')}, `map` with a fast tokenizer and `group_texts`, not masked",
+        f"{usage.cpu_s:.1f} s, {usage.peak_mb:.0f} MB",
+        usage.cpu_s / built.cpu_s,
+    )
 
 
 def print_scaling(documents: str, vocabulary: str, work: Path) -> None:

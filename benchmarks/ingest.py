@@ -9,19 +9,16 @@ is repeated, every copy with its own ids and a sentence of its own, up to a tent
 of books or a .txt; it is measured as it is. Each run is a process of its own, measured end to end
 with its child processes: start-up, reading and writing included. Rates per core use CPU time; the
 slope from the small run to the large one is the rate without start-up costs. WikiExtractor is
-measured where it is installed (``pip install wikiextractor``), without its templates, which take it
-many times as long.
+measured without its templates, which take it many times as long.
 """
 
 import argparse
 import bz2
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .build import read_sentences, text_bytes
+from .peers import environment, print_figure, title
 from .process import Usage, run_command, run_measured
 
 PAGES_A_STREAM = 100  # as Wikimedia packs them
@@ -73,9 +71,8 @@ def main() -> None:
                 mb_in = repeat_dump(arguments.dump, path, size)
                 pair.append(ingest(path, mb_in, work))
                 runs.append(pair[-1])
-                if find_spec("wikiextractor"):
-                    runs.append(extract(path, mb_in, work))
-                    lines.append(compare(*runs[-2:]))
+                runs.append(extract(path, mb_in, work))
+                print_compared(*runs[-2:])
             runs.append(ingest(path, pair[1].mb_in, work, workers=2))
             speed_up = pair[1].usage.wall_s / runs[-1].usage.wall_s
             lines.append(compare_sizes(*pair))
@@ -104,16 +101,21 @@ def ingest(source: Path, mb_in: float | None, work: Path, *, workers: int = 1) -
 def extract(dump: Path, mb_in: float, work: Path) -> Run:
     """Run WikiExtractor on a dump, with a process to clean articles and one to write them."""
     output = work / "extracted"
-    command = [sys.executable, "-m", "wikiextractor.WikiExtractor", "--no-templates"]
+    command = [environment("wikiextractor"), "-m", "wikiextractor.WikiExtractor", "--no-templates"]
     usage = run_measured([*command, "--processes", "1", "--quiet", "-o", str(output), str(dump)])
     mb_out = sum(path.stat().st_size for path in output.rglob("wiki_*")) / 1e6
     return Run("WikiExtractor", mb_in, usage, mb_out)
 
 
-def compare(run: Run, peer: Run) -> str:
-    """Say how much less CPU time a run takes than its peer."""
-    ratio = peer.usage.cpu_s / run.usage.cpu_s
-    return f"{run.mb_in:.0f} MB of XML: {ratio:.2f} times as fast as {peer.source}"
+def print_compared(run: Run, peer: Run) -> None:
+    ours, theirs = run.usage, peer.usage
+    print_figure(
+        f"a bz2 dump of {run.mb_in:.0f} MB of XML to documents",
+        f"{ours.cpu_s:.1f} s of CPU, {ours.peak_mb:.0f} MB",
+        f"{title('wikiextractor')} without templates, one process",
+        f"{theirs.cpu_s:.1f} s, {theirs.peak_mb:.0f} MB",
+        theirs.cpu_s / ours.cpu_s,
+    )
 
 
 def repeat_dump(dump: Path, path: Path, megabytes: float) -> float:

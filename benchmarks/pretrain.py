@@ -1,12 +1,11 @@
-"""Pre-training and its loader beside `transformers` and `datasets`, on the same rows, in one run.
+"""Pre-training beside `transformers` on the same rows, in one run.
 
     python -m benchmarks.pretrain INSTANCES... [--models mini,base] [--architecture modernbert]
-        [--rows 32] [--rounds 3]
+        [--rows 32] [--rounds 3] [--precision bf16] [--compile]
 
 INSTANCES are one or more directories, for example of length 128 and of length 512. An update is
 forward, backward, clipping and optimiser step on as many micro-batches as the trainer makes, with
-the recipe's dropout; both get the same ones. Rounds are interleaved and the fastest of each counts;
-loaders are measured in CPU time.
+the recipe's dropout; both get the same ones. Rounds are interleaved and the fastest of each counts.
 
 On a GPU (models base and large) all run in bf16, eager and compiled (with dynamic shapes: once for
 all lengths). The model-FLOPs utilisation is relative to the device's dense bf16 peak, for real
@@ -14,12 +13,10 @@ tokens and the head at masked positions.
 """
 
 import argparse
-import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import transformers
@@ -29,24 +26,18 @@ from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.pretraining import data
 from clozeworks.model.pretraining.batches import make_batches
-from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.model.training.device import MICRO_BATCH_TOKENS, peak_flops, update_flops
 from clozeworks.model.training.optim import MAX_GRADIENT_NORM, make_optimizer, set_learning_rate
 from clozeworks.pipeline.instances.rows import Rows
-from datasets import load_dataset
-from datasets.utils.logging import disable_progress_bar
 from rich.console import Console
 from rich.table import Column, Table
 from torch import nn
-from torch.utils.data import DataLoader
-from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
 from .peer import make_peer, peer_loss
+from .peers import print_figure
 
 BATCH_ROWS = 256
-LOADER_ROWS = 100_000
-PEER_LOADER_ROWS = 20_000
 MEASURED_SECONDS = 2.0
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
@@ -72,6 +63,15 @@ class Trainer(NamedTuple):
     model: nn.Module
     optimizer: torch.optim.AdamW
     loss: Callable[[PretrainBatch, Work], torch.Tensor]
+    bf16: bool
+
+
+class Setting(NamedTuple):
+    """How both are trained and measured."""
+
+    precision: str
+    compiles: bool
+    rounds: int
 
 
 def main() -> None:
@@ -83,12 +83,13 @@ def main() -> None:
     parser.add_argument("--architecture", default="bert", choices=CONFIGS)
     parser.add_argument("--rows", type=int, default=256 if ON_GPU else 32)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--precision", choices=("fp32", "bf16"), default="bf16" if ON_GPU else "fp32"
+    )
+    parser.add_argument("--compile", action="store_true", default=ON_GPU)
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    logging.getLogger("datasets").setLevel(logging.ERROR)
-    disable_progress_bar()
     directories = [data.open_instances(path) for path in arguments.instances]
-    print_loaders(directories[0])
     kind = CONFIGS[arguments.architecture]
     work = [make_work(directory, arguments.rows, kind.objectives[0]) for directory in directories]
     positions = max(512, *(directory.max_length for directory in directories))
@@ -100,7 +101,8 @@ def main() -> None:
             **kind.vocabulary_fields(directories[0].vocab_size, 0, 2, 3),
         )
         # A table for each, so that a later one that fails takes none of these with it.
-        Console().print(measure_trainers(config, work, arguments.rounds))
+        setting = Setting(arguments.precision, arguments.compile, arguments.rounds)
+        Console().print(measure_trainers(config, work, setting))
 
 
 def make_work(directory: data.InstanceDirectory, num_rows: int, objective: str) -> Work:
@@ -110,27 +112,29 @@ def make_work(directory: data.InstanceDirectory, num_rows: int, objective: str) 
     return Work(rows, [batch.to(DEVICE) for batch in batches])
 
 
-def measure_trainers(config: EncoderConfig, work: list[Work], rounds: int) -> Table:
+def measure_trainers(config: EncoderConfig, work: list[Work], setting: Setting) -> Table:
     device = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
-    title = f"{config.num_hidden_layers} x {config.hidden_size}, {device}"
+    name = f"{config.model_type} of {config.num_hidden_layers} x {config.hidden_size}"
+    title = f"{name}, {device}, {setting.precision}"
     columns = ("MFU", "peak GiB") if ON_GPU else ()
     trainer_column = Column("trainer", no_wrap=True)
     table = Table(
         "up to", "padding", trainer_column, "ms", "real tokens/s", "ratio", *columns, title=title
     )
     torch.compiler.reset()
-    trainers = {"transformers": peer(config), "clozeworks": ours(config)}
-    if ON_GPU:
+    bf16 = setting.precision == "bf16"
+    trainers = {"transformers": peer(config, bf16), "clozeworks": ours(config, bf16)}
+    if setting.compiles:
         trainers |= {
-            "transformers compiled": peer(config),
-            "clozeworks compiled": ours(config, compiles=True),
+            "transformers compiled": peer(config, bf16),
+            "clozeworks compiled": ours(config, bf16, compiles=True),
         }
         trainers["transformers compiled"].model.compile(dynamic=True)
     for part in work:
         for trainer in trainers.values():
             update(trainer, part)  # compiles, and allocates what is allocated once
         seconds = dict.fromkeys(trainers, math.inf)
-        for _ in range(rounds):
+        for _ in range(setting.rounds):
             seconds = {
                 name: min(seconds[name], measure(trainer, part))
                 for name, trainer in trainers.items()
@@ -140,7 +144,25 @@ def measure_trainers(config: EncoderConfig, work: list[Work], rounds: int) -> Ta
             table.add_row(
                 *describe(part), name, *figures(config, part, taken, peer_seconds, trainers[name])
             )
+        print_fastest(f"train {title}, rows up to {part.rows.lengths.max()}", seconds)
     return table
+
+
+def print_fastest(what: str, seconds: dict[str, float]) -> None:
+    """Print our fastest form beside the peer's."""
+    best = {
+        name: min((seconds[form], form) for form in seconds if form.startswith(name))
+        for name in ("clozeworks", "transformers")
+    }
+    (ours, our_form), (theirs, peer_form) = best.values()
+    print_figure(
+        what,
+        f"{ours * 1000:,.0f} ms an update{our_form.removeprefix('clozeworks')}",
+        peer_form.replace("transformers", f"`transformers` {transformers.__version__}")
+        + ", default attention, the same padded rows",
+        f"{theirs * 1000:,.0f} ms",
+        theirs / ours,
+    )
 
 
 def describe(work: Work) -> tuple[str, str]:
@@ -164,7 +186,7 @@ def figures(
     return [*cells, f"{mfu:.1%}", f"{peak_memory(trainer, work):.1f}"]
 
 
-def ours(config: EncoderConfig, compiles: bool = False) -> Trainer:
+def ours(config: EncoderConfig, bf16: bool, compiles: bool = False) -> Trainer:
     model = make_pretrain_model(config)
     initialise(model, config, torch.Generator().manual_seed(0))
     if compiles:
@@ -174,24 +196,30 @@ def ours(config: EncoderConfig, compiles: bool = False) -> Trainer:
         sums = model.sums(batch)
         return sums.mlm_loss / work.num_predicted + sums.nsp_loss / len(work.rows)
 
-    return make_trainer(model, loss)
+    return make_trainer(model, loss, bf16)
 
 
-def peer(config: EncoderConfig) -> Trainer:
+def peer(config: EncoderConfig, bf16: bool) -> Trainer:
     model = make_peer(config)
-    return make_trainer(model, lambda batch, work: peer_loss(model, batch) / len(work.batches))
+
+    def loss(batch: PretrainBatch, work: Work) -> torch.Tensor:
+        return peer_loss(model, batch) / len(work.batches)
+
+    return make_trainer(model, loss, bf16)
 
 
-def make_trainer(model: nn.Module, loss: Callable[[PretrainBatch, Work], torch.Tensor]) -> Trainer:
+def make_trainer(
+    model: nn.Module, loss: Callable[[PretrainBatch, Work], torch.Tensor], bf16: bool
+) -> Trainer:
     model.to(DEVICE).train()
     optimizer = make_optimizer(model)
     set_learning_rate(optimizer, 1e-5)
-    return Trainer(model, optimizer, loss)
+    return Trainer(model, optimizer, loss, bf16)
 
 
 def update(trainer: Trainer, work: Work) -> None:
     for batch in work.batches:
-        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=trainer.bf16):
             loss = trainer.loss(batch, work)
         loss.backward()
     nn.utils.clip_grad_norm_(trainer.model.parameters(), MAX_GRADIENT_NORM)
@@ -227,77 +255,6 @@ def peak_memory(trainer: Trainer, work: Work) -> float:
     weights = sum(parameter.nbytes for parameter in trainer.model.parameters())
     # Adam keeps two averages of each weight.
     return (torch.cuda.max_memory_allocated() - before + 3 * weights) / 2**30
-
-
-def print_loaders(directory: data.InstanceDirectory) -> None:
-    rates = {
-        "datasets, memory-mapped": mapped_rate(directory),
-        "datasets, streamed": streamed_rate(directory),
-        "clozeworks, InstanceDataset and collate": public_rate(directory),
-        "clozeworks, in pretrain": own_rate(directory),
-    }
-    table = Table(
-        "loader", "rows/s", "ratio", title=f"one thread, shuffled, padded batches of {BATCH_ROWS}"
-    )
-    for name, rate in rates.items():
-        table.add_row(name, f"{rate:,.0f}", f"{rate / rates['datasets, memory-mapped']:.1f}x")
-    Console().print(table)
-
-
-def own_rate(directory: data.InstanceDirectory) -> float:
-    """Return the rows a second that `pretrain` loads."""
-    sequence = RowSequence(directory, 0)
-    started = time.process_time()
-    for first in range(0, LOADER_ROWS, BATCH_ROWS):
-        make_batches(sequence.rows(first, first + BATCH_ROWS), BATCH_ROWS)
-    return LOADER_ROWS / (time.process_time() - started)
-
-
-def public_rate(directory: data.InstanceDirectory) -> float:
-    """Return the rows a second of a `DataLoader` over the public data set."""
-    dataset = InstanceDataset(directory.path, batch_size=BATCH_ROWS, seed=0)
-    return rate_of(
-        iter(DataLoader(dataset, batch_size=BATCH_ROWS, collate_fn=collate)), LOADER_ROWS
-    )
-
-
-def mapped_rate(directory: data.InstanceDirectory) -> float:
-    """Return the rows a second of a data set in files of Arrow, in a random order."""
-    with TemporaryDirectory() as cache:
-        rows: Any = load_dataset(**peer_source(directory), cache_dir=cache).shuffle(seed=0)
-        make_batch = peer_collator(directory)
-        batches = DataLoader(rows, batch_size=BATCH_ROWS, collate_fn=make_batch)
-        return rate_of(iter(batches), PEER_LOADER_ROWS)
-
-
-def streamed_rate(directory: data.InstanceDirectory) -> float:
-    """Return the rows a second of a stream that is shuffled in a buffer of 1,000 rows."""
-    stream: Any = load_dataset(**peer_source(directory), streaming=True)
-    make_batch = peer_collator(directory)
-    batches = (
-        make_batch([{"input_ids": ids} for ids in batch["input_ids"]])
-        for batch in stream.shuffle(seed=0, buffer_size=1000).batch(BATCH_ROWS)
-    )
-    return rate_of(batches, PEER_LOADER_ROWS)
-
-
-def peer_source(directory: data.InstanceDirectory) -> dict[str, Any]:
-    files = f"{directory.path}/train-*.parquet"
-    return {"path": "parquet", "data_files": files, "split": "train", "columns": ["input_ids"]}
-
-
-def peer_collator(directory: data.InstanceDirectory) -> Callable[[Any], Any]:
-    """Return what masks and pads a batch in `transformers`."""
-    return DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(directory.path))
-
-
-def rate_of(batches: Iterator[Any], most_rows: int) -> float:
-    """Return the rows a second of CPU time, but for the first batch, which opens the files."""
-    next(batches)
-    started, num_rows = time.process_time(), 0
-    while num_rows < most_rows and (batch := next(batches, None)):
-        num_rows += len(batch["input_ids"])
-    return num_rows / (time.process_time() - started)
 
 
 if __name__ == "__main__":

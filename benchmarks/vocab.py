@@ -35,6 +35,9 @@ from clozeworks.pipeline.vocabulary.tokenize import Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+from tokenizers import __version__ as tokenizers_version
+
+from .peers import print_figure
 
 SIZE, MIN_FREQUENCY = 30_522, 2
 UNCASED = Normalization(lowercase=True, strip_accents=True)
@@ -88,7 +91,6 @@ def main(path: str, held_out_path: str | None = None) -> None:
     pa.set_cpu_count(1)
     everything = read_sentences(path)
     held_out = count_words(read_sentences(held_out_path or path).chunks, Speller(UNCASED))
-    print(f"{'':20}{'clozeworks, s':>15}{'tokenizers, s':>15}{'ratio':>8}  tokens per word")
     for sentences in (everything.slice(0, len(everything) // 5), everything):
         lengths = pc.call_function("binary_length", [sentences])
         megabytes = pc.call_function("sum", [lengths]).as_py() / 1e6
@@ -100,14 +102,22 @@ def main(path: str, held_out_path: str | None = None) -> None:
             fertility_report(held_out, Vocabulary(tuple(tokens), UNCASED)).tokens_per_word
             for tokens in (wordpiece, theirs)
         )
-        print_row(
-            f"WordPiece, {megabytes:.0f} MB", seconds, peer_seconds, f"{ours:.4f} {peers:.4f}"
+        print_seconds(
+            f"WordPiece from {megabytes:.0f} MB, {ours:.4f} and {peers:.4f} tokens a word",
+            seconds,
+            "BertWordPieceTokenizer",
+            peer_seconds,
         )
         _, seconds = timed(learn_bpe_here, sentences)
         _, peer_seconds = timed(
             lambda texts: learn_there(texts, ByteLevelBPETokenizer(lowercase=True)), sentences
         )
-        print_row(f"BPE, {megabytes:.0f} MB", seconds, peer_seconds)
+        print_seconds(
+            f"byte-level BPE from {megabytes:.0f} MB",
+            seconds,
+            "ByteLevelBPETokenizer",
+            peer_seconds,
+        )
 
 
 def timed(
@@ -119,9 +129,14 @@ def timed(
     return tokens, time.process_time() - begin
 
 
-def print_row(name: str, seconds: float, peer_seconds: float, fertility: str = "") -> None:
-    ratio = peer_seconds / seconds
-    print(f"{name:20}{seconds:15.1f}{peer_seconds:15.1f}{ratio:8.1f}  {fertility}", flush=True)
+def print_seconds(what: str, seconds: float, peer: str, peer_seconds: float) -> None:
+    print_figure(
+        f"learn {SIZE:,} tokens of {what}",
+        f"{seconds:.1f} s",
+        f"`tokenizers` {tokenizers_version}, `{peer}`, one thread",
+        f"{peer_seconds:.1f} s",
+        peer_seconds / seconds,
+    )
 
 
 def learn_made_up(num_words: int, seed: int) -> None:
