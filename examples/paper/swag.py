@@ -66,7 +66,7 @@ class ChoiceModel(SequenceClassifier):
 
 def cut_into_rows(batch: TaskBatch) -> TaskBatch:
     """Return the rows of all questions as a batch of their own."""
-    tokens_T = batch.input_ids_BL.flatten()[batch.token_index_T]
+    tokens_T = batch.input_ids_BL[batch.attention_mask_BL]
     cls, sep = tokens_T[0], tokens_T[-1]
     starts_R = (tokens_T == cls).nonzero().squeeze(1)
     rows = tokens_T.tensor_split(starts_R[1:].cpu())

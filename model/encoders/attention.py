@@ -172,10 +172,11 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     numbers = draws.view(torch.int16)[:num_values].view(values.shape)
     # Of the 65,536 numbers from -32,768 on, the lowest mean that a value is dropped.
     num_dropping = min(round(rate * 65536), 65535)
-    is_kept = numbers >= num_dropping - 32768
+    # 1 where a value is kept; compared as fp32, for booleans are slow to convert.
+    kept = numbers.float().ge_(num_dropping - 32768)
     # By the rounded rate, so that the expected value of each output is exactly its input.
     scale = 65536 / (65536 - num_dropping)
-    return values * is_kept.to(values.dtype).mul_(scale)
+    return values * kept.mul_(scale).to(values.dtype)
 
 
 def _products_are_faster(q_BHLK: Tensor, k_BHLK: Tensor, rate: float) -> bool:

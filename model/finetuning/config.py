@@ -67,18 +67,12 @@ class FinetuneConfig(TaskOptions):
         group="Hardware",
         identity=False,
     )
-    compile: bool = option(
-        False,
-        "Compile the model with torch.compile, which takes a minute per run.",
-        "--compile/--no-compile",
-        group="Hardware",
-        identity=False,
-    )
     deterministic: bool = deterministic_option()
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "Number format of matrix products in training. auto is bf16 on a GPU that supports it, "
-        "fp16 on a V100 or T4, else fp32; dev and test examples are always computed with auto.",
+        "Number format of matrix products in training. auto is bf16 on a GPU that supports it "
+        "and, from a hidden size of 256, on a CPU with AMX, fp16 on a V100 or T4, else fp32. Dev "
+        "and test examples are computed in fp32 on a CPU, with auto on a GPU.",
         group="Hardware",
     )
     device: Device = device_option("train on")

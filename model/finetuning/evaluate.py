@@ -18,7 +18,7 @@ from ..tasks.ner import WordTagging
 from ..tasks.splits import dev_sets, find_splits, read_labelled, single_file
 from ..tasks.task import Task, prefixed, report_cut
 from ..training.device import find_device
-from .model import infer, load_finetuned
+from .model import find_model, infer, load_finetuned
 from .results import read_summary
 
 
@@ -36,6 +36,7 @@ def evaluate_task(
     95% interval (Wilson's). Files on which the model was trained are named in a notice. `task` is
     needed if `finetune` was given an object. Raises `UserError` for bad input.
     """
+    directory = find_model(directory)
     finetuned = load_finetuned(directory, find_device(device), task)
     task = finetuned.task
     if storage.exists(storage.join(str(data), MANIFEST)):
@@ -50,7 +51,7 @@ def evaluate_task(
         raise UserError(
             f"{data} contains no file with dev or validation in its name; give the file itself."
         )
-    summary = read_summary(local_copy(directory))
+    summary = read_summary(directory)
     trained_on = summary["train_digests"] if summary else []
     for file in chain.from_iterable(files.values()):
         if not is_hub(file) and files_digest([file]) in trained_on:

@@ -15,6 +15,7 @@ test/                predictions for the test files
 import shutil
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -104,12 +105,9 @@ def finetune(
     ):
         if ranks.rank == 0:
             report_oddities(setup)
-        is_left = False
-        if ranks.rank == 0:
-            summary = read_summary(path)
-            tests = setup.splits.test_digest()
-            is_left = summary is None or summary["test_digest"] != tests
-            is_left |= not all((path / run.folder / SUMMARY).exists() for run in runs)
+        summary = read_summary(path)
+        is_left = summary is None or summary["test_digest"] != setup.splits.test_digest()
+        is_left |= not all((path / run.folder / SUMMARY).exists() for run in runs)
         if ranks.from_first(is_left):
             if not _train_all(setup, runs, path, ranks, progress, stop or StopRequest()):
                 return cast(FinetuneSummary, {"status": "interrupted"})
@@ -138,13 +136,10 @@ def _runs(task: Task, config: FinetuneConfig) -> list[Hyperparameters]:
     sizes = all_of(config.batch_size) or (recipe.batch_size,)
     numbers_of_epochs = all_of(config.epochs) or (recipe.epochs,)
     seeds = range(config.seed, config.seed + config.seeds)
-    runs = []
-    for rate, size, epochs, seed in product(rates, sizes, numbers_of_epochs, seeds):
-        run = Hyperparameters(
-            learning_rate=rate, batch_size=int(size), epochs=float(epochs), seed=seed
-        )
-        runs.append(run)
-    return runs
+    return [
+        Hyperparameters(learning_rate=rate, batch_size=int(size), epochs=float(epochs), seed=seed)
+        for rate, size, epochs, seed in product(rates, sizes, numbers_of_epochs, seeds)
+    ]
 
 
 def _train_all(
@@ -156,17 +151,17 @@ def _train_all(
     stop: StopRequest,
 ) -> bool:
     """Do the runs that are not done; return False if asked to stop."""
+
+    def show(title: str, figures: dict[str, Any]) -> None:
+        if progress:
+            progress({"stage": title, **figures})
+
     if ranks.rank == 0:
         # The card too, so that nobody exports the next best model with the figures of this one.
         OutputDirectory(str(path)).remove(SUMMARY, CARD)
     for number, run in enumerate(runs, 1):
         title = f"run {number} of {len(runs)} ({run.in_words})"
-
-        def show(figures: dict[str, Any], title: str = title) -> None:
-            if progress:
-                progress({"stage": title, **figures})
-
-        if not train_run(setup, run, ranks, path / run.folder, show, stop):
+        if not train_run(setup, run, ranks, path / run.folder, partial(show, title), stop):
             return False
         if ranks.rank > 0:
             continue
@@ -227,13 +222,12 @@ def summarise(setup: FinetuneSetup, runs: Sequence[RunSummary]) -> FinetuneSumma
     metric = next(iter(baseline))
     best = best_of(runs)
     scores_at_best = [run.score for run in runs if run.recipe == best.recipe]
-    hyperparameters = {name: getattr(best, name) for name in Hyperparameters.__struct_fields__}
     return {
         "status": "finished",
         "task": splits.task.name,
         "metric": metric,
         "best": {
-            **hyperparameters,
+            **{name: getattr(best, name) for name in Hyperparameters.__struct_fields__},
             "step": best.step,
             "tuned": best.tuned,
             "scores": best.scores,

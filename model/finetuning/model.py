@@ -85,15 +85,27 @@ class Finetuned(NamedTuple):
     inference: Inference
 
 
+def find_model(directory: str | Path) -> Path:
+    """Return a local copy of a model's directory, also if it is the only one in `directory`."""
+    folder = local_copy(directory)
+    if (folder / TASK).is_file():
+        return folder
+    models = sorted(path.parent for path in folder.glob(f"*/{TASK}"))
+    if len(models) == 1:
+        return models[0]
+    fault = describe_absence(str(directory)) or f"{directory} has no {TASK}"
+    advice = "give a model that `clozeworks finetune` wrote"
+    if models:
+        advice = f"give one of its models: {', '.join(map(str, models))}"
+    raise UserError(f"{fault}: {advice}.")
+
+
 def load_finetuned(
     directory: str | Path, device: torch.device, task: Task | None = None
 ) -> Finetuned:
     """Load the model that `finetune` wrote; `task` is the user's own that it was given."""
-    path = local_copy(directory) / TASK
-    if not path.is_file():
-        fault = describe_absence(str(directory)) or f"{directory} has no {TASK}"
-        raise UserError(f"{fault}: give a model that `clozeworks finetune` wrote.")
-    task = read_task(path, task)
+    directory = find_model(directory)
+    task = read_task(directory / TASK, task)
     checkpoint = Checkpoint.open(directory)
     tokenizer = checkpoint.text_tokenizer(task.max_length)
     with UnsetWeights():

@@ -176,7 +176,7 @@ def _write_official(
         split = "diagnostic"
     else:
         split = split_of(Path(data)) or "test"
-    files = _official(task, answered, split)
+    files = task.official(*_apart(answered), split)
     if not files:
         raise UserError(f"{task.name} has no official format for {data}; leave out `official`.")
     directory = OutputDirectory(output)
@@ -187,12 +187,10 @@ def _write_official(
     return len(answered)
 
 
-def _official(
-    task: Task[ExampleT], answered: Sequence[tuple[ExampleT, Answer]], split: str
-) -> dict[str, bytes]:
-    examples = [example for example, _ in answered]
-    answers = [answer for _, answer in answered]
-    return task.official(answers, examples, split)
+def _apart(
+    answered: Sequence[tuple[ExampleT, Answer]],
+) -> tuple[list[Answer], list[ExampleT]]:
+    return [answer for _, answer in answered], [example for example, _ in answered]
 
 
 def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> dict[str, bytes]:
@@ -200,7 +198,7 @@ def predict_files(finetuned: Finetuned, files: Sequence[Path], split: str) -> di
     task = finetuned.task
     examples = chain.from_iterable(task.read(file, labelled=False) for file in files)
     answered = list(_answered(finetuned, examples, split))
-    official_files = _official(task, answered, split)
+    official_files = task.official(*_apart(answered), split)
     if official_files:
         return official_files
     table = StringIO(newline="")
@@ -228,17 +226,17 @@ def _answered(
 def _examples(task: Task[ExampleT], data: str) -> Iterator[ExampleT]:
     if data == "-":
         yield from _parse_lines(task, sys.stdin.buffer, data)
-    elif data.lower().endswith(".txt") and not _has_tags(task, Path(data)):
-        check_file(Path(data))
-        with open_text(Path(data)) as file:
-            yield from _parse_lines(task, file, data)
-    else:
-        yield from task.read(Path(data), labelled=False)
-
-
-def _has_tags(task: Task[Any], path: Path) -> bool:
-    # Data sets of named entities are often called .txt, too.
-    return isinstance(task, EntityRecognition) and has_columns(path)
+        return
+    path = Path(data)
+    is_text = path.suffix.lower() == ".txt"
+    if is_text and isinstance(task, EntityRecognition):
+        is_text = not has_columns(path)  # data sets of named entities are often called .txt, too
+    if not is_text:
+        yield from task.read(path, labelled=False)
+        return
+    check_file(path)
+    with open_text(path) as file:
+        yield from _parse_lines(task, file, data)
 
 
 def _parse_lines(task: Task[ExampleT], file: BinaryIO, data: str) -> Iterator[ExampleT]:

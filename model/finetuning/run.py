@@ -36,7 +36,6 @@ from ..tasks.classify import Classification, SequenceClassifier
 from ..tasks.splits import DEV_SETS
 from ..tasks.task import Answer, Scores, Task, TaskModel, prefixed
 from ..training.device import (
-    compiles,
     drain_every,
     peak_memory,
     product_dtype,
@@ -73,11 +72,11 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
     """Yield the row indices of each batch, epoch after epoch without end; each epoch contains every
     row once.
 
-    Rows are shuffled, sorted by length within pools of 16 batches, and then the batches are
+    Rows are shuffled, sorted by length within pools of 50 batches, and then the batches are
     shuffled: a batch has rows of similar length and so little padding, but each epoch has other
     batches.
     """
-    pool_rows = 16 * batch_size
+    pool_rows = 50 * batch_size
     for epoch in count():
         rng = rng_for(seed, "finetune", "order", epoch)
         order = rng.permutation(len(lengths))
@@ -94,6 +93,35 @@ def batch_rows(lengths: np.ndarray, batch_size: int, seed: int) -> Iterator[np.n
                 batches.append(pool[first : first + batch_size])
         for index in rng.permutation(len(batches)):
             yield batches[index]
+
+
+def training_dtype(
+    precision: str,
+    device: torch.device,
+    hidden_size: int,
+    *,
+    has_amx: bool = torch.cpu._is_amx_tile_supported(),
+) -> torch.dtype:
+    """Return the number format of matrix products in training."""
+    # Products of smaller encoders take less time than the conversions to bf16 and back.
+    is_large = hidden_size >= 256
+    if precision == "auto" and device.type == "cpu" and has_amx and is_large:
+        return torch.bfloat16
+    return product_dtype(precision, device)
+
+
+def few_widths(num_positions: int) -> tuple[int, ...]:
+    """Return widths of rows, in order: eight from each power of two to the next.
+
+    >>> few_widths(40)
+    (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40)
+    """
+    widths = []
+    width = 0
+    while width < num_positions:
+        width += max(1, (1 << width.bit_length()) // 16)
+        widths.append(min(width, num_positions))
+    return tuple(widths)
 
 
 def micro_batches(
@@ -189,6 +217,8 @@ class FinetuneWork(Work):
     def __post_init__(self) -> None:
         self.config = self.setup.config
         self.device = self.ranks.device
+        shape = self.model.encoder.config
+        self._dtype = training_dtype(self.config.precision, self.device, shape.hidden_size)
         if isinstance(self.setup.task, Classification):
             self.setup.task.weigh_classes(self.model, self.setup.train)
         self.updater = self._make_updater()
@@ -213,7 +243,11 @@ class FinetuneWork(Work):
         features = self.setup.train
         self.steps_per_epoch = math.ceil(len(features) / self.run.batch_size)
         self.num_steps = max(1, round(self.run.epochs * self.steps_per_epoch))
-        self._most_tokens = tokens_at_once(self.model.encoder.config, self.device)
+        self._widths = widths_of(self.updater.graphs, shape.num_positions)
+        if self._dtype == torch.bfloat16 and self.device.type == "cpu":
+            # The kernel of a product is made for each new shape, which takes 2 ms.
+            self._widths = few_widths(shape.num_positions)
+        self._most_tokens = tokens_at_once(shape, self.device)
         lengths = np.array([feature.length for feature in features])
         # All steps' rows, also those done before an interruption: then `order[step]` is the same
         # batch as in an undisturbed run.
@@ -231,15 +265,12 @@ class FinetuneWork(Work):
             updater = self.setup.updaters[0]
             updater.start_over(self.model, seed, corrects=corrects)
             return updater
-        if compiles(self.config.compile, self.device):
-            # The head, which varies with the task, is a small part of the time.
-            self.model.encoder.compile_parts()
         updater = make_updater(
             self.model,
             self.ranks,
             partial(loss_of, self.model),
             corrects=corrects,
-            dtype=product_dtype(self.config.precision, self.device),
+            dtype=self._dtype,
             dropout_seed=seed,
         )
         if updater.graphs is not None:
@@ -257,13 +288,12 @@ class FinetuneWork(Work):
         features = [self.setup.train[row] for row in self._order[step]]
         if self.state.scale:
             features = [self.state.scale.standardise(feature) for feature in features]
-        num_positions = self.model.encoder.config.num_positions
         batches = micro_batches(
             features,
             self.ranks,
             asked=self.config.micro_batch_size,
             most_tokens=self._most_tokens,
-            widths=widths_of(self.updater.graphs, num_positions),
+            widths=self._widths,
         )
         return FinetuneBatch(
             batches,

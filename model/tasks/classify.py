@@ -297,8 +297,6 @@ class Classification(Task[TextExample]):
             target = None
             if example.target is not None:
                 target = self._target(example)
-                if target.dtype == bool:
-                    target = target.astype(np.float32)
             windows = [tokens_a[index]]
             if self.stride is not None:
                 room = self.max_length - 2  # without [CLS] and [SEP]
@@ -310,15 +308,15 @@ class Classification(Task[TextExample]):
         return features
 
     def _target(self, example: TextExample) -> np.ndarray:
-        """Return the index of the class (int64), whether it is each class (bool), or the score."""
+        """Return the target of a `Feature`."""
         if self.has_lists:
-            target_K = np.zeros(len(self.labels), dtype=bool)
-            target_K[list(example.target)] = True
-            return target_K
+            return np.isin(np.arange(len(self.labels)), example.target).astype(np.float32)
         return np.array(example.target, dtype=np.int64 if self.labels else np.float64)
 
     def _targets(self, examples: Examples) -> np.ndarray:
-        return np.stack([self._target(example) for example in examples])
+        """Return indices of classes (N,), whether it is each class (N, K), or scores (N,)."""
+        targets = np.stack([self._target(example) for example in examples])
+        return targets > 0 if self.has_lists else targets
 
     def model(self, config: EncoderConfig) -> SequenceClassifier:
         return SequenceClassifier(config, len(self.labels) or 1)
@@ -369,11 +367,12 @@ class Classification(Task[TextExample]):
 
     def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:
         logits_NK = example_logits(outputs, features)
+        predictions = logits_NK[:, 0]
         if self.has_lists:
-            return self._measured(logits_NK > 0, examples)
-        if self.labels:
-            return self._measured(logits_NK.argmax(1), examples)
-        return self._measured(logits_NK[:, 0], examples)
+            predictions = logits_NK > 0
+        elif self.labels:
+            predictions = logits_NK.argmax(1)
+        return self._measured(predictions, examples)
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:
         """Return each metric on `examples` of the constant answer that is best for `train` by it:

@@ -255,7 +255,7 @@ class Squad(Task[Question]):
         return replace(self, tau=-threshold)
 
     def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:
-        """Return the official metrics in percent; of 2.0 at the task's tau, 0 and the best."""
+        """Return the official metrics in percent; of 2.0 at the task's tau, and the best."""
         golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
         answers = [self._answer(prediction, self.tau) for prediction in predictions]
@@ -267,16 +267,12 @@ class Squad(Task[Question]):
         exact, f1 = question_scores(texts, golds, self.version, self.metric)
         best_f1, best_f1_threshold = best_threshold(texts, f1, odds, golds)
         best_exact, best_exact_threshold = best_threshold(texts, exact, odds, golds)
-        answers_at_0 = [self._answer(prediction, 0.0) for prediction in predictions]
-        scores_at_0 = squad_scores(answers_at_0, golds, self.version, self.metric)
         return {
             "best_f1": best_f1,
             "best_f1_thresh": best_f1_threshold,
             "best_exact": best_exact,
             "best_exact_thresh": best_exact_threshold,
             **scores,
-            "exact_at_tau_0": scores_at_0["exact"],
-            "f1_at_tau_0": scores_at_0["f1"],
         }
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:

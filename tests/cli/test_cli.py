@@ -138,7 +138,7 @@ def test_mistakes_are_one_line(
         ),
         (
             FinetuneConfig,
-            "micro_batch_size compile deterministic device learning_rates batch_size epochs seeds "
+            "micro_batch_size deterministic device learning_rates batch_size epochs seeds "
             "seed metric class_weights group",
         ),
         (FeaturesConfig, "device"),

@@ -14,6 +14,7 @@ import torch
 from clozeworks.cli.evaluate import evaluate
 from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
+from clozeworks.model.finetuning.model import find_model
 from clozeworks.model.finetuning.predict import predict, write_answers
 from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.example_tables import read_rows
@@ -244,6 +245,12 @@ def test_predict_names_bad_input_and_leaves_no_output(trained, checkpoint, tmp_p
         UserError, match=r"has no task\.json: give a model that `clozeworks finetune` wrote"
     ):
         predict(checkpoint, pairs, tmp_path / "out.tsv", "cpu")
+    shutil.copytree(trained[0], tmp_path / "above" / "one")
+    above = tmp_path / "above"
+    assert find_model(above) == above / "one"  # what can only be meant
+    shutil.copytree(trained[0], above / "two")
+    with pytest.raises(UserError, match=r"above has no task.json: give one of .*/one, .*/two\.$"):
+        predict(above, pairs, tmp_path / "out.tsv", "cpu")
     with pytest.raises(UserError, match=r"none\.txt does not exist"):
         predict(trained[0], tmp_path / "none.txt", tmp_path / "out.tsv", "cpu")
     for path in (pairs, "s3://bucket/pairs.tsv"):

@@ -15,13 +15,19 @@ import numpy as np
 import pytest
 import torch
 from clozeworks.model.checkpoint import Checkpoint
-from clozeworks.model.encoders.encoder import Encoder
 from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.results import Hyperparameters
-from clozeworks.model.finetuning.run import FinetuneWork, batch_rows, micro_batches, train_run
+from clozeworks.model.finetuning.run import (
+    FinetuneWork,
+    batch_rows,
+    few_widths,
+    micro_batches,
+    train_run,
+    training_dtype,
+)
 from clozeworks.model.finetuning.setup import FinetuneSetup
 from clozeworks.model.notices import StopRequest
 from clozeworks.model.tasks.batches import Feature, num_targets
@@ -369,24 +375,20 @@ def test_frozen_parameters_stay_as_they_are(checkpoint):
     assert changed == {"classifier.weight", "classifier.bias"}
 
 
-@pytest.mark.slow
-def test_a_compiled_training_has_the_same_result(checkpoint, monkeypatch):
-    calls = []
+def test_auto_is_bf16_on_a_cpu_where_it_is_faster():
+    cases = [("auto", 256, True), ("auto", 128, True), ("auto", 256, False), ("fp32", 256, True)]
+    dtypes = [
+        training_dtype(precision, ALONE.device, hidden_size, has_amx=has_amx)
+        for precision, hidden_size, has_amx in cases
+    ]
+    assert dtypes == [torch.bfloat16, torch.float32, torch.float32, torch.float32]
 
-    compile_parts = Encoder.compile_parts
 
-    def compile_without_code(encoder: Encoder) -> None:
-        calls.append(encoder)
-        compile_parts(encoder, backend="eager", fullgraph=True)
-
-    monkeypatch.setattr(Encoder, "compile_parts", compile_without_code)
-    plain = make_work(checkpoint, sentences(16))
-    plain.train()
-    assert not calls
-    compiled = make_work(checkpoint, sentences(16), compile=True)
-    compiled.train()
-    assert calls == [compiled.model.encoder]
-    assert_same_weights(plain.model, compiled.model, atol=1e-6)
+def test_batches_in_bf16_have_few_widths_on_a_cpu(checkpoint):
+    work = make_work(checkpoint, sentences(40), precision="bf16")
+    (batch,) = work.make_batch(0).batches
+    assert batch.token_index_T is None
+    assert batch.input_ids_BL.shape[1] in few_widths(64)
 
 
 def test_bf16_is_close_to_fp32(checkpoint):

@@ -1,0 +1,203 @@
+"""Fine-tuning on a CPU beside `transformers.Trainer`: whole commands, and updates of three sizes.
+
+    python -m benchmarks.finetuning [--threads 1] [--model tiny]...
+
+The task is the quickstart's word order, from `examples/model`: two epochs of 16, dev after each.
+The sizes are BERTs with random weights, which do a few updates on its sentences, and on texts of
+eight.
+
+`Trainer` is set as its documentation calls fastest on a CPU: batches of like lengths
+(`group_by_length`), padded to their longest row, bf16 if the processor has AMX, the fused AdamW.
+Both have the dropout of the encoder's own configuration: none for `examples/model`, 0.1 for
+BERT. The seconds of updates are without start, reading and measurements on dev.
+"""
+
+import argparse
+import csv
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from clozeworks.model.encoders.catalogue import CONFIGS
+
+from .peers import print_figure
+from .process import CLOZEWORKS, run_measured
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+HAS_AMX = torch.cpu._is_amx_tile_supported()
+
+
+class Case(NamedTuple):
+    """A fine-tuning, the same for both."""
+
+    name: str
+    checkpoint: Path
+    data: Path
+    epochs: float
+    dropout: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", default="1")
+    parser.add_argument("--model", action="append", choices=("example", "tiny", "mini", "base"))
+    parser.add_argument("--peer", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peer:
+        checkpoint, data, epochs, output = arguments.peer
+        train_peer(checkpoint, Path(data), float(epochs), Path(output))
+        return
+    os.environ["OMP_NUM_THREADS"] = arguments.threads
+    precision = "bf16" if HAS_AMX else "fp32"
+    peer = f"`Trainer` {transformers.__version__}, {precision}, group_by_length"
+    with TemporaryDirectory() as folder:
+        for case in cases(Path(folder), arguments.model or ["example", "tiny", "base"]):
+            compare(case, peer, Path(folder))
+
+
+def cases(folder: Path, models: list[str]) -> list[Case]:
+    short = EXAMPLES / "quickstart" / "word-order"
+    long = folder / "long"
+    write_long(short, long)
+    found = []
+    for model in models:
+        if model == "example":
+            found.append(Case(model, EXAMPLES / "model", short, 2, 0.0))
+            continue
+        checkpoint = folder / model
+        write_bert(model, checkpoint)
+        for name, data, num_rows in (("short", short, 2000), ("long", long, 250)):
+            epochs = (5 if model == "base" else 50) * 16 / num_rows
+            found.append(Case(f"{model}, {name}", checkpoint, data, epochs, 0.1))
+    return found
+
+
+def write_long(short: Path, long: Path) -> None:
+    """Write a task whose texts are eight texts of one class."""
+    long.mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        lines = ["label\tsentence"]
+        by_class: dict[str, list[str]] = {}
+        for row in read_rows(short / name):
+            by_class.setdefault(row["label"], []).append(row["sentence"])
+        for label, texts in by_class.items():
+            for first in range(0, len(texts), 8):
+                lines.append(f"{label}\t{' '.join(texts[first : first + 8])}")
+        (long / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def write_bert(size: str, folder: Path) -> None:
+    """Write a BERT with random weights and the tokenizer of `examples/model`."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(EXAMPLES / "model")
+    fields = CONFIGS["bert"].vocabulary_fields(len(tokenizer), 0, 2, 3)
+    config = CONFIGS["bert"].named(size, **fields)
+    model = transformers.BertForPreTraining(transformers.BertConfig(**config.to_hf()))
+    model.save_pretrained(folder)
+    for file in (EXAMPLES / "model").glob("*token*"):
+        shutil.copy(file, folder)
+    shutil.copy(EXAMPLES / "model" / "vocab.txt", folder)
+
+
+def compare(case: Case, peer_title: str, folder: Path) -> None:
+    """Print the lines of a whole command, and of its updates alone."""
+    output = folder / "output"
+    ours = [
+        *(*CLOZEWORKS, "finetune", "classify", case.data, "--checkpoint", case.checkpoint),
+        *("--output", output, "--epochs", case.epochs, "--batch-size", 16, "--max-length", 512),
+        *("--learning-rates", 3e-4, "--dropout", case.dropout, "--device", "cpu"),
+    ]
+    if case.checkpoint.parent == folder:
+        ours.append("--random-weights")  # no better than a constant answer is then no error
+    peer_output = folder / "peer"
+    peer = [sys.executable, "-m", "benchmarks.finetuning", "--peer"]
+    peer += [case.checkpoint, case.data, case.epochs, peer_output]
+    used = run_measured([str(argument) for argument in ours])
+    peer_used = run_measured([str(argument) for argument in peer])
+    ((row), *_) = csv.DictReader((output / "results.csv").open())
+    peer_seconds, peer_accuracy = map(float, peer_output.read_text().split())
+    seconds = float(row["seconds"])
+    whole = f"{used.wall_s:.1f} s, {used.cpu_s:.1f} of CPU, accuracy {float(row['accuracy']):.3f}"
+    peer_whole = (
+        f"{peer_used.wall_s:.1f} s, {peer_used.cpu_s:.1f} of CPU, accuracy {peer_accuracy:.3f}"
+    )
+    print_figure(
+        f"fine-tune {case.name}", whole, peer_title, peer_whole, peer_used.wall_s / used.wall_s
+    )
+    print_figure(
+        "... updates alone",
+        f"{seconds:.1f} s",
+        peer_title,
+        f"{peer_seconds:.1f} s",
+        peer_seconds / seconds,
+    )
+    shutil.rmtree(output)
+
+
+def train_peer(checkpoint: str, data: Path, epochs: float, output: Path) -> None:
+    """Train with `Trainer`; write the seconds of its updates, and the accuracy on dev."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    sets: dict[str, list[dict[str, Any]]] = {}
+    for split in ("train", "dev"):
+        rows = read_rows(data / f"{split}.tsv")
+        names = sorted({row["label"] for row in rows})
+        encoded = tokenizer([row["sentence"] for row in rows], truncation=True, max_length=512)
+        sets[split] = [
+            {"input_ids": input_ids, "attention_mask": mask, "labels": names.index(row["label"])}
+            for row, input_ids, mask in zip(
+                rows, encoded["input_ids"], encoded["attention_mask"], strict=True
+            )
+        ]
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        checkpoint, num_labels=len(names)
+    )
+    settings = transformers.TrainingArguments(
+        output_dir=str(output.with_suffix(".d")),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=16,
+        per_device_eval_batch_size=64,
+        learning_rate=3e-4,
+        weight_decay=0.01,
+        warmup_steps=0.1,
+        train_sampling_strategy="group_by_length",
+        bf16=HAS_AMX,
+        use_cpu=True,
+        save_strategy="no",
+        eval_strategy="epoch",
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    trainer = transformers.Trainer(
+        model=model,
+        args=settings,
+        train_dataset=sets["train"],  # pyright: ignore[reportArgumentType]
+        eval_dataset=sets["dev"],  # pyright: ignore[reportArgumentType]
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        compute_metrics=lambda given: {
+            "accuracy": float((given.predictions.argmax(-1) == given.label_ids).mean())
+        },
+    )
+    started = time.monotonic()
+    trainer.train()
+    seconds = time.monotonic() - started
+    measured = [entry for entry in trainer.state.log_history if "eval_runtime" in entry]
+    seconds -= sum(entry["eval_runtime"] for entry in measured)
+    best = max(entry["eval_accuracy"] for entry in measured)
+    output.write_text(f"{seconds} {best}\n")
+
+
+if __name__ == "__main__":
+    main()
