@@ -34,6 +34,7 @@ ROWS = {
         "-m benchmarks.pretrain instances",
         "-m benchmarks.pretrain instances --precision bf16",
     ),
+    "finetuning": ("-m benchmarks.finetuning",),
 }
 STAGES = (
     "ingest {text} --output documents --language en",
