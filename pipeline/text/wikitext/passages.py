@@ -390,6 +390,8 @@ _DROPPED_LINE = re.compile(
     r"[\x01-\x03]*+[*#:;|!=][^\n]*+"
     r"|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)|\}{1,2}[ \t]*+(?=\n|\Z)))"
 )
+# "(It may be so.)", "'It is.'": marks of ours are invisible.
+_ENDED = re.compile(f"[{''.join(sorted(SENTENCE_ENDS))}][\\x01-\\x03\"'”’»）)」』]*+\\Z")
 # "[https://example.org the label]"; without a label it is a footnote. It ends at marks of italics.
 _ADDRESS = re.compile(
     r"(?i:(?:(?:https?|ftps?|git|gopher|ircs?|mms|nntp|redis|sftp|ssh|svn|telnet|worldwind):)?//"
@@ -420,6 +422,8 @@ _VARIANT_TEXT = re.compile(
 
 def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
     """Replace lines that are not prose by breaks of paragraphs; "These are:" above gets a `GAP`."""
+    if "\n:" in text:
+        text = _with_indented_prose(text)
     # `re.split` keeps the lines that match, because they are a group: prose, line, prose, line, ...
     parts = _DROPPED_LINE.split(text)
     # A line of nothing else was counted when it became a mark: a template, an indented formula.
@@ -432,6 +436,26 @@ def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
     # Most parts are empty: they stand between the lines of one list.
     prose = [introduction_gap(part, language) if part else part for part in parts[::2]]
     return PARAGRAPH_BREAK.join(prose)
+
+
+def _with_indented_prose(text: str) -> str:
+    """Make paragraphs of lines that are indented by colons and hold whole sentences: quotations and
+    remarks, not formulas, notes in italics, and what goes on below an item of a list.
+    """
+    lines = text.split("\n")
+    below_item = False
+    for index, line in enumerate(lines):
+        if not line.startswith(":"):
+            below_item = line.startswith(("*", "#", ";"))
+            continue
+        prose = line.lstrip(": \t")
+        num_letters = sum(map(str.isalpha, prose))
+        is_long = num_letters >= (20 if prose[:1] > "\u2e80" else 50)
+        is_text = num_letters + prose.count(" ") > 0.85 * len(prose)
+        is_note = prose.startswith("''") and prose.endswith("''")
+        if is_long and is_text and not (below_item or is_note) and _ENDED.search(prose):
+            lines[index] = f"\n{prose}\n"
+    return "\n".join(lines)
 
 
 def _render_inline(text: str, language: str) -> str:

@@ -46,7 +46,10 @@ def _convert(arguments: Arguments, language: str) -> str | None:
             position += 2
             continue
         if following:
-            words += f" {unit_words(following)}"
+            unit = unit_words(following)
+            if arguments.get("adj") and unit.isalpha() and unit.endswith("s") and len(unit) > 3:
+                unit = unit[:-1]  # "a 40 acre farm"
+            words += f" {unit}"
         second_unit = arguments.get(str(position + 3), "")
         if second_unit.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
             return words

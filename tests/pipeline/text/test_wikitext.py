@@ -147,6 +147,24 @@ def test_drops_what_is_not_prose(block: str) -> None:
     )
 
 
+SAID = "I have seen the whole of the land, and it is good. We shall go there in spring."
+
+
+@pytest.mark.parametrize(
+    ("block", "kept"),
+    [
+        (f':: "{SAID}"', [f'"{SAID}"']),
+        (f": {SAID}<ref>note</ref>\n:{SAID}", [SAID, SAID]),
+        (f"* item\n: {SAID}", []),  # of the item
+        (f":''{SAID}''", []),  # leads to another article
+        (":<math>x</math> " + "a + b = c, d - e = f, " * 8 + "as it was.", []),
+    ],
+)
+def test_indented_sentences_are_paragraphs(block, kept):
+    paragraphs = clean(f"Before it.\n{block}\nAfter it.").split("\n")
+    assert paragraphs == ["Before it.", *kept, "After it."]
+
+
 def test_names_are_spelled_as_they_are_looked_up() -> None:
     groups = [group.names for language in NAMES.templates.values() for group in language]
     for name in chain(
