@@ -228,10 +228,9 @@ def _examples(task: Task[ExampleT], data: str) -> Iterator[ExampleT]:
         yield from _parse_lines(task, sys.stdin.buffer, data)
         return
     path = Path(data)
-    is_text = path.suffix.lower() == ".txt"
-    if is_text and isinstance(task, EntityRecognition):
-        is_text = not has_columns(path)  # data sets of named entities are often called .txt, too
-    if not is_text:
+    # Data sets of named entities are often called .txt, too.
+    has_entities = issubclass(type(task), EntityRecognition)
+    if path.suffix.lower() != ".txt" or (has_entities and has_columns(path)):
         yield from task.read(path, labelled=False)
         return
     check_file(path)
