@@ -6,8 +6,7 @@ Removed templates leave holes, as in "Apollo (; Greek: …)", in one English art
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,13 +59,10 @@ _UPDATE = re.compile(r"\s?\[\s?\[update\]\]")
 _PAGE_OF_FOOTNOTE = re.compile(r":(?<=[.,;!?)\"”’]:)\d{1,4}(?:[–,-] ?\d{1,4})*+(?=\s|$)")
 _PARENTHESIS = re.compile(r"( ?)([(（])([^()（）]{0,600}+)([)）])")
 _HOLLOW = re.compile(r"[(（;,；，、](?:\s*+]?\s*+[)）;,:；，、]| (?:or|and) ?[)）;,])")
-_HOLLOW_START = re.compile(r"\((?=[]\s),;:])")
-_HOLLOW_END = re.compile(r"\)(?<=[]\s(,;]\))")
 _EMPTY_FIRST_ITEM = re.compile(r"\s+(?:or|and)\s*")
 _EMPTY_LAST_ITEM = re.compile(r"\s*(?:or|and)\s+")
 # In nested parentheses only the edges are repaired: "(, 田山貞子(다야마 사다코), 1870년)".
 _EMPTY_START = re.compile(r"([(（])(?:[\s,;:，；、：]++(?:(?:or|and)(?=[\s,;)]))?+)++")
-_EMPTY_END = re.compile(r"[,;，；、][\s,;，；、]{0,20}+(?=[)）])")
 # A Korean particle follows "D2X()", a call of a function has spaces around it.
 _EMPTY_BRACKETS = re.compile(r"(?<=[^\sa-z(（])[(（]\s?[)）](?=[가-힣])")
 _HTML = re.compile(
@@ -77,17 +73,15 @@ _HTML = re.compile(
 )
 _RAISED = re.compile(r"<sup>([^<>\n]{1,20})</sup>", re.IGNORECASE)
 _LINE_BREAK = re.compile(r"\s?<br\b[^<>\n]{0,100}>\s?", re.IGNORECASE)
-# Begins with the mark, not with the space before it, of which there are more.
-_STRAY_PUNCTUATION = re.compile(r"[,、.;](?<=[ ,、].)(?:\s|$)")
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[,;.](?:\s|$))")
 
 _FORMULA = re.compile(r"(?<![A-Za-z])(?:formula|codice)_\d+")
-_SMALL_WORDS = (
-    *("the", "a", "an", "of", "in", "as", "or", "and", "to", "at", "is", "are", "was", "were"),
-    *("with", "about", "by", "from", "for", "on", "near", "between", "than", "into", "called"),
-    "approximately",
+# Where a word is lost: a comma, a genitive or a small word stands before a mark.
+_MISSING_WORD = re.compile(
+    r"(?:[,、] ?|(?:'s|\b(?:the|an?|of|in|as|or|and|to|at|is|are|was|were|with|about|by|from|for|on"
+    r"|near|between|than|into|called|approximately)) )(?=[,、.;](?:\s|$))",
+    re.IGNORECASE,
 )
-"""After these a word follows, and no comma."""
 _EMPTY_PAIR = re.compile("[“‘《〈「『][”’》〉」』]")
 # A title in italics within quotation marks: both are written as quotes, "the film ""X"" was".
 _DOUBLED_QUOTES = re.compile(r'""([^"\s](?:[^"\n]{0,300}+(?<!\s))?)""')
@@ -97,65 +91,13 @@ _EMPTY_QUOTES = (
     re.compile(r'(?<![^\s(《])""(?=[\s,.;:)]|$)|(?<![^\s(])(?:""|“”|‘’|《》|〈〉|「」|『』)'
                r"(?=(?:이?라는|이?란|은|는|이|가|을|를|와|과|로|으로|의|에|에서)[\s,.)])")
 )  # fmt: skip
-# Some versions of the extractor leave no space for the words that it removed ("opened from,
-# including a station at."). Before a comma or full stop these words are rare in whole sentences:
-# they end 60 of 290,000 in English articles.
-_NOUNS = "area|length|width|height|depth|elevation|altitude|distance|population|capacity"
-_MEASURES = "|".join(f"{noun} {verb}" for noun in _NOUNS.split("|") for verb in ("of", "is", "was"))
-_ENDINGS = {
-    ",.": f"at|an|than|approximately|{_MEASURES}",
-    ",": "the|its",
-    ".": "and|weighs",
-}
-"""The words by the marks before which they are rare."""
-
-
-def _behind_any(words: Iterable[str], before: str, after: str) -> str:
-    # A look-behind of `re` has a fixed width, so that there is one for each length of words.
-    by_length = groupby(sorted(words, key=len), key=len)
-    return "|".join(f"(?<={before}(?:{'|'.join(group)}){after})" for _, group in by_length)
-
-
-_BEHIND_ENDINGS = "|".join(
-    _behind_any(endings.split("|"), " ", f"[{marks}]") for marks, endings in _ENDINGS.items()
-)
-_LOST_BEFORE = re.compile(
-    rf"[,.](?=\s|$)(?:{_BEHIND_ENDINGS}|(?<=\d (?:to|by)[,.])"
-    r"|(?<= (?:from|near),)(?= (?:including|which|where|who|when|located|situated)\b))"
-)
-_LOST_AFTER = re.compile(
-    r" (?:(?:approximately|about|around|some|roughly|nearly) (?:north|south|east|west)[a-z-]* of\b"
-    r"|approximately (?:long|wide|high|tall|deep|above|below|away|from|and|in)\b"
-    rf"|(?:{_NOUNS}) of (?:and|above|below|at|with|from|is|was)\b)"
-)
-_BEHIND_SMALL_WORDS = _behind_any(_SMALL_WORDS, r"\b", " .")
-_MISSING_WORD = re.compile(
-    r"[,、.;](?=\s|$)(?:(?<=[,、].)|(?<=[,、] .)|(?<='s .)"
-    rf"|{_BEHIND_SMALL_WORDS})",
-    re.IGNORECASE,
-)
-# Find where the patterns above may match. Each begins with a character, which makes the search ten
-# times as fast.
-_OF = re.compile(
-    r" of (?:(?<=(?:orth|outh|east|west) of )|(?:and|above|below|at|with|from|is|was) )"
-)
-_COMMA = re.compile(
-    r",(?<=[tnsfoyemr ],)(?:(?<= (?:at|an|is|of|to|by),)|(?<= (?:the|its|was),)"
-    r"|(?<= (?:than|from|near),)|(?<=ately,)|(?<= ,))(?=\s|$)"
-)
-_FULL_STOP = re.compile(
-    r"\.(?<=[tnsfoyd ]\.)(?:(?<= (?:at|an|is|of|to|by).)|(?<= (?:and|was).)|(?<= than.)"
-    r"|(?<= weighs.)|(?<=ately.)|(?<= \.))(?=\s|$)"
-)
 # As `\s` of Python, which RE2 takes for ASCII.
 _WHITE_SPACE = r"[\s\x0b\x1c-\x1f\x85\p{Z}]"
 _REMAINS = "|".join(
     (
         r"[&<\[（•|]|//|\{\{|\"\"|[“‘《〈「『][”’》〉」』]|(?:formula|codice)_|[.,;!?)\"”’]:\p{Nd}",
         rf"\((?:[\]),;:]|{_WHITE_SPACE})|(?:[\](,;]|{_WHITE_SPACE})\)|, ,|; \]|{_WHITE_SPACE}·",
-        r"(?: (?:at|an|is|of|to|by|the|its|was|and|than|from|near|weighs)|ately| )[,.]"
-        rf"(?:{_WHITE_SPACE}|$)",
-        r"approximately|(?:orth|outh|east|west) of | of (?:and|above|below|at|with|from|is|was) ",
+        rf"[ ,、][,、.;](?:{_WHITE_SPACE}|$)",
         "[은는] 이[다며고]|약 (?:이[다며고]|에|의|떨어)",
     )
 )
@@ -284,18 +226,10 @@ def repair_line(line: str) -> str:
         line = _TEMPLATE.sub(GAP, line)
     if ":" in line:
         line = _PAGE_OF_FOOTNOTE.sub("", line)
-    # Whether `_HOLLOW` may match, four times as fast, as most lines are whole.
-    may_be_hollow = "(" in line and (
-        _HOLLOW_START.search(line)
-        or _HOLLOW_END.search(line)
-        or ", ," in line
-        or ("]" in line and "; ]" in line)  # a single character is found faster
-    )
-    if may_be_hollow or ("（" in line and _HOLLOW.search(line)):
+    if "(" in line or "（" in line:
         line = _PARENTHESIS.sub(_repair_parenthesis, line)
         line = _EMPTY_BRACKETS.sub("", line)
         line = _EMPTY_START.sub(r"\1", line)
-        line = _EMPTY_END.sub("", line)
     return _with_gaps(line)
 
 
@@ -303,15 +237,8 @@ def _with_gaps(line: str) -> str:
     """Put a `GAP` where words were lost: formulas, code, templates."""
     if "_" in line:
         line = _FORMULA.sub(GAP, line)
-    ends_badly = _COMMA.search(line) or _FULL_STOP.search(line)
-    if ends_badly:
-        if _STRAY_PUNCTUATION.search(line):  # which is faster than the words before it
-            line = _MISSING_WORD.sub(rf"{GAP}\g<0>", line)
-            line = _SPACE_BEFORE_PUNCTUATION.sub("", line)
-        line = _LOST_BEFORE.sub(rf"{GAP}\g<0>", line)
-    # `in` finds words faster than a pattern does.
-    if "approximately" in line or (" of" in line and (ends_badly or _OF.search(line))):
-        line = _LOST_AFTER.sub(rf"{GAP}\g<0>", line)
+    line = _MISSING_WORD.sub(rf"\g<0>{GAP}", line)
+    line = _SPACE_BEFORE_PUNCTUATION.sub("", line)
     if '"' in line and '""' in line:  # a single character is found faster
         line = _DOUBLED_QUOTES.sub(r'"\1"', _ITALIC_INDEX.sub("", line))
         line = _EMPTY_QUOTES.sub(GAP, line.replace('("")', ""))
