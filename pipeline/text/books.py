@@ -37,7 +37,6 @@ _PAGE_MARK = re.compile(
     r"|(?-i:\d{1,4}\W+[^a-z\n]{3,60}|[^a-z\n]{3,60}\W\d{1,4}\W*))$",
     re.IGNORECASE,
 )
-_SMALL_START = re.compile(r"[\W_]*[a-z]")
 _NUMERAL = re.compile(r"\W*(?:[ivxlc]+|\d+)\W*$", re.IGNORECASE)
 # As at the end of a line of contents: "The Storm ..... 45", "The Storm, p. xii".
 _PAGE_NUMBER = re.compile(r"(?:\s{2,}|\.{2,}|\. |_{2,}|,? p\. ?)[ivxlc\d]+\.?\s*$", re.IGNORECASE)
@@ -183,74 +182,35 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
     # A paragraph takes bounded memory, whatever the file.
     longest_line = 10_000
     most_lines = 5000
+    full_length = FULL_SHARE * width
     block: list[str] = []
     gap = 0
-    for part_width, part in _with_widths(lines, width):
-        full_length = FULL_SHARE * part_width
-        for line in part:
-            is_blank = not line or line.isspace()
-            # A full line of wrapped text continues in the next, even if a sentence ends with it.
-            is_full = len(line) >= full_length
-            is_heading = not (is_full or is_blank) and _HEADING.match(line) is not None
-            if is_heading and block and _SMALL_START.match(line):
-                # "... wrote her a / letter.": within a paragraph only a capital begins a heading.
-                is_heading = False
-            begins_item = keeps_lines and _ITEM.match(line) is not None
-            if block and (is_blank or is_heading or begins_item):
-                yield Block(block, gap)
-                block = []
-                gap = 0
-            if is_blank:
-                gap += 1
-                continue
-            block.append(line)
-            if is_full:
-                ends_paragraph = not part_width or len(line) > longest_line
-            else:
-                ends_paragraph = is_heading or keeps_lines or ends_sentence(line)
-            if ends_paragraph or len(block) == most_lines:
-                yield Block(block, gap)
-                block = []
-                gap = 0
+    for line in lines:
+        is_blank = not line or line.isspace()
+        # A full line of wrapped text continues in the next, even if a sentence ends with it.
+        is_full = len(line) >= full_length
+        is_heading = not (is_full or is_blank) and _HEADING.match(line) is not None
+        begins_item = keeps_lines and _ITEM.match(line) is not None
+        if block and (is_blank or is_heading or begins_item):
+            yield Block(block, gap)
+            block = []
+            gap = 0
+        if is_blank:
+            gap += 1
+            continue
+        block.append(line)
+        if is_full:
+            # A part of a book may have a paragraph a line, or two pages may have been joined.
+            is_whole = len(line) > 2 * WRAP_WIDTH and ends_sentence(line)
+            ends_paragraph = not width or is_whole or len(line) > longest_line
+        else:
+            ends_paragraph = is_heading or keeps_lines or ends_sentence(line)
+        if ends_paragraph or len(block) == most_lines:
+            yield Block(block, gap)
+            block = []
+            gap = 0
     if block:
         yield Block(block, gap)
-
-
-def _with_widths(lines: Iterable[str], width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the parts of a book whose lines are wrapped at `width`, each with its own width, if its
-    lines are much longer than in the beginning, or shorter.
-    """
-    for part in _parts(lines):
-        num_characters = sum(map(len, part))
-        is_long = num_characters > WRAP_WIDTH * len(part)
-        part_width = width
-        if is_long == (width > 0):
-            own_width = wrap_width(part)
-            if not width:
-                # Verse and contents have short lines, too: those of a wrapped part must be full
-                # and longer than a pentameter.
-                is_full = num_characters > own_width * len(part) / 2
-                part_width = own_width if own_width > 50 and is_full else 0
-            elif not own_width:
-                part_width = 0
-        yield part_width, part
-
-
-def _parts(lines: Iterable[str]) -> Iterator[list[str]]:
-    # Some five pages: enough lines to tell how they are wrapped.
-    most_lines = 200
-    most_characters = 100_000
-    part: list[str] = []
-    num_characters = 0
-    for line in lines:
-        part.append(line)
-        num_characters += len(line)
-        if len(part) == most_lines or num_characters > most_characters:
-            yield part
-            part = []
-            num_characters = 0
-    if part:
-        yield part
 
 
 def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -71,12 +71,7 @@ _PRICE = re.compile(
     r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE
 )
 
-# Publishers' lists begin with such a heading, or at once with a book of a size and price.
-_LIST_HEADING = re.compile(
-    r"\bcatalogue of\b|\bbooks (?:by|for)\b|\bby the same author|\bpublications\b|\bpublished by\b"
-    r"|\badvertisements?\b",
-    re.IGNORECASE,
-)
+# Publishers' lists begin with a book of a size and price.
 _LISTED_BOOK = re.compile(
     r"\b(?:12mo|16mo|8vo|4to)\b.{0,40}\bpages\b"
     r"|\b(?:12mo|16mo|8vo|4to|cloth|boards|paper covers)\b[^.]{0,80}"
@@ -96,11 +91,6 @@ _MARKS_IN_TEXT = re.compile(
 )
 _PICTURE_OPENED = re.compile(r"\s*\[(?:illustration|picture|frontispiece)\b[^\]]*$", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"^\[footnote ?\w*: ?(.*?)\]?$", re.IGNORECASE | re.DOTALL)
-# Who wrote a note: "[22] Cf. Soph. Ant. 751. VALK." Not "[23] See vol. II.", "[24] In 50 B. C."
-_SIGNATURE = re.compile(
-    r"(?P<note>\[\d{1,3}[a-z]?\] .*[.?!\"”’)\]_])(?<!\b[A-Z]\.) (?![IVXLC]+\.)[A-Z]+\.\]?",
-    re.DOTALL,
-)
 _GREEK = re.compile(r"\[greek: ([^\[\]]{0,500})\]", re.IGNORECASE)
 # Emphasis within a word: "dis_trust_", "10_s._"
 _EMPHASIS_WITHIN = re.compile(
@@ -327,9 +317,10 @@ def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> I
 
 
 def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
-    """Leave out the publisher's lists at the end of a book, which follow "The End" or a heading."""
-    # `held` grows from there on, and is released as prose at the next "The End", or once it is too
-    # long for a list. What is held when the book ends is a list, if it states enough prices.
+    """Leave out the publisher's lists at the end of a book."""
+    # `held` grows from "The End" or the first listed book on, and is released as prose at the next
+    # "The End", or once it is too long for a list. What is held when the book ends is a list, if it
+    # states enough prices.
     held: list[Block] = []
     num_priced = 0
     priced_share = 0.05  # the lists of five books have prices in 0.15 to 0.53 of their paragraphs
@@ -344,10 +335,7 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
             yield from held
             held = []
             num_priced = 0
-        begins_list = len(text) < LONGEST_IMPRINT and (
-            _LIST_HEADING.search(text) or _LISTED_BOOK.search(text)
-        )
-        if is_end or held or begins_list:
+        if is_end or held or (len(text) < LONGEST_IMPRINT and _LISTED_BOOK.search(text)):
             held.append(block)
             if _PRICE.search(text):
                 num_priced += 1
@@ -363,8 +351,7 @@ def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iter
 def plain(text: str) -> str:
     """Return `text` without illustrations, marks of footnotes and of emphasis within it.
 
-    Notes lose the signature of their author. Words that were hyphenated at the end of a line are
-    whole again.
+    Words that were hyphenated at the end of a line are whole again.
 
     >>> plain("I _know_ it,[12] he half- whispered. [Illustration: The bear]")
     'I know it, he half-whispered. '
@@ -372,8 +359,6 @@ def plain(text: str) -> str:
     if "[" in text or "{" in text:
         text = _GREEK.sub(r"\1", text)
         text = _FOOTNOTE.sub(r"\1", text)
-        if signed := _SIGNATURE.fullmatch(text):
-            text = signed["note"]
         text = _MARKS_IN_TEXT.sub("", text)
     if "_" in text:
         text = _EMPHASIS_WITHIN.sub(r"\1\2", text)

@@ -46,7 +46,7 @@ class _SentenceWords(Struct, frozen=True):
     rules_of: dict[str, str]
     ends: dict[str, str]
     no_ends: dict[str, str]
-    cuts: dict[str, str]
+    marks: dict[str, str]
     abbreviations: dict[str, str]
     before_names: dict[str, str]
     months: dict[str, str]

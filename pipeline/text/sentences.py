@@ -142,8 +142,6 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
         # A character for private use, at which no rule of any language looks.
         shown = [stops.sub("\\1\ue000", text) for text in shown]
     lines = _lines(shown, code, Document(paragraphs), join_rules_of(code))
-    if marks := row_of(WORDS.cuts, code):
-        lines = "\n".join(part for line in lines.split("\n") for part in _cut(line, marks))
     if shown == texts:  # mostly the same objects, so that it is fast
         sentences = lines.split("\n")
     else:
@@ -202,6 +200,9 @@ def _shown(text: str, code: str) -> str:
     It would begin a sentence with each item of a list, and end it with the next or the paragraph.
     So it is shown a capital letter where an item begins, or what it takes for one.
     """
+    if marks := row_of(WORDS.marks, code):
+        # A letter in place of a digit that begins a sentence.
+        text = re.sub(marks, lambda mark: "Q" if mark[0].isdigit() else "!" * len(mark[0]), text)
     # Single characters first, which are found faster than any of a set.
     if "(" in text:
         text = _LAST_IN_BRACKETS.sub(lambda words: f"{words[0][:-1]}Q", _ITEM.sub("Q", text))
@@ -260,23 +261,4 @@ def _cut_for_calls(text: str) -> list[str]:
         parts.append(text[start:stop])
         start = stop
     parts.append(text[start:])
-    return parts
-
-
-def _cut(piece: str, marks: str) -> list[str]:
-    """Cut at the empty matches of `marks`, outside quotes and brackets, which it matches too."""
-    # "A。1「B。2」C。3" is cut before 1 and 3; at 2 the depth is 1.
-    parts = []
-    start = 0
-    depth = 0
-    for mark in re.finditer(marks, piece):
-        if not mark[0]:
-            if depth == 0:
-                parts.append(piece[start : mark.start()])
-                start = mark.start()
-        elif mark[0] in "「『（(“«":
-            depth += 1
-        else:
-            depth = max(depth - 1, 0)
-    parts.append(piece[start:])
     return parts
