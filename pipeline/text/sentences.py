@@ -9,7 +9,7 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 import re
 import unicodedata
 from functools import cache
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from msgspec import Struct
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
@@ -44,17 +44,6 @@ _JUNK = re.compile(
     r"|\xad\s*"
 )
 
-# Composing a run of combining marks takes quadratic time. No language needs more than 30 in a row
-# (UAX #15, stream-safe text). Every tenth character shows whether there is a longer run: three of
-# them lie in it. To look at all characters takes longer than composing.
-# Beyond the BMP one range: `re` is slow to tell many apart. Between the scripts of the BMP that
-# combine lie 40,000 Chinese characters and Korean syllables, which do not.
-_SCRIPTS = chain(range(0x300, 0x3400), range(0xA600, 0xAC00), range(0xFB00, 0x10000))
-_MAY_COMBINE = (
-    f"[{ranges_of(filter(unicodedata.combining, map(chr, _SCRIPTS)))}\U000101fd-\U0001efff]"
-)
-_SAMPLED_RUN = re.compile(_MAY_COMBINE * 3)
-
 # An ellipsis is as often within a sentence as at its end.
 _SENTENCE_END = re.compile(rf"[{ranges_of(sorted(SENTENCE_ENDS - {'…'}))}]['\"”’)\]」』]* ?")
 
@@ -88,16 +77,23 @@ _CLICK = re.compile(r"!(?<![^\s(]!)(?=[A-Z][^\W_])")
 
 def compose(text: str) -> str:
     """Return `text` composed (NFC), in linear time: of a run of marks, the first 30 stay."""
-    if len(text) > 30 and not text.isascii() and _SAMPLED_RUN.search(text[::10]):
-        text = _long_run().sub(r"\1", text)
+    # To compose a run takes quadratic time, and no language needs more than 30 (UAX #15,
+    # stream-safe text). Every tenth character shows whether there may be one: three lie in it.
+    if len(text) > 30 and not text.isascii():
+        three, long_run = _runs_of_marks()
+        if three.search(text[::10]):
+            text = long_run.sub(r"\1", text)
     return unicodedata.normalize("NFC", text)
 
 
 @cache
-def _long_run() -> re.Pattern[str]:
-    """Return what matches a run of over 30 combining marks; hardly any text has one."""
-    combining = ranges_of(filter(unicodedata.combining, map(chr, range(0x300, 0x1F000))))
-    return re.compile(f"([{combining}]{{30}})[{combining}]++")
+def _runs_of_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what may be three combining marks, and what is a run of over 30."""
+    marks = ranges_of(filter(unicodedata.combining, map(chr, range(0x300, 0x1F000))))
+    # Beyond the BMP one range: `re` is slow to tell many apart.
+    in_bmp, first, _ = marks.partition("\U000101fd")
+    three = re.compile(f"[{in_bmp}{first}-\U0001efff]{{3}}")
+    return three, re.compile(f"([{marks}]{{30}})[{marks}]++")
 
 
 def normalise(text: str) -> str:
@@ -141,7 +137,11 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     if stops := stops_of(abbreviations, code):
         # A character for private use, at which no rule of any language looks.
         shown = [stops.sub("\\1\ue000", text) for text in shown]
-    lines = _lines(shown, code, Document(paragraphs), join_rules_of(code))
+    distinct = list(dict.fromkeys(shown))
+    lines = _lines(distinct, code, Document(paragraphs), join_rules_of(code))
+    if len(distinct) < len(shown):  # as the calls of "1. 1. 1. ", which would take longest
+        lines_of = dict(zip(distinct, lines.split("\n\n"), strict=True))
+        lines = "\n\n".join(lines_of[text] for text in shown)
     if shown == texts:  # mostly the same objects, so that it is fast
         sentences = lines.split("\n")
     else:
