@@ -41,6 +41,7 @@ EXTRAS = {
         "py3langid",
         "rensa",
         "sentencex",
+        "tiktoken",
     ),
     "dask": ("dask", "distributed"),
     "search": ("duckdb",),

@@ -23,9 +23,10 @@ import json
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -33,16 +34,18 @@ from tokenizers.normalizers import NFC, NFD, Lowercase, Normalizer, StripAccents
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
-from ..ragged import flat_text, indices_of, offsets_of, sums
-from .byte_pairs import MAX_BYTES, BytePairs
 from .normalization import Normalization
 from .tokenize import (
     ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
     DictionaryTokenizer,
+    WordSplitter,
     encode_texts,
     join_words,
 )
+
+if TYPE_CHECKING:
+    import tiktoken
 
 SPACE = "Ġ"
 SHOWN_SPACE = "▁"
@@ -71,7 +74,11 @@ def text_of(token: str) -> str:
     """
     if not is_byte_level(token):
         return token
-    return bytes(map(_BYTE_OF_CHARACTER.__getitem__, token)).decode(errors="replace")
+    return _bytes_of(token).decode(errors="replace")
+
+
+def _bytes_of(token: str) -> bytes:
+    return bytes(map(_BYTE_OF_CHARACTER.__getitem__, token))
 
 
 def continues_word(text: str) -> bool:
@@ -120,14 +127,17 @@ def byte_level_tokenizer(
     return tokenizer
 
 
-class ByteLevelSplitter:
+class ByteLevelSplitter(WordSplitter):
     """Split text into the words that byte-level BPE sees, as `Speller` does for WordPiece."""
 
     strips_spaces = False
 
     def __init__(self, tokenizer: Tokenizer, *, adds_space: bool = True) -> None:
-        self._normalizer = tokenizer.normalizer
-        self._pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True)
+        super().__init__(
+            tokenizer.normalizer or NormalizerSequence([]),
+            ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True),
+            composes=True,
+        )
         self._adds_space = adds_space
 
     def prepare(
@@ -150,153 +160,97 @@ class ByteLevelSplitter:
 
     def words(self, chunk: str) -> list[str]:
         """See `Splitter`."""
-        if self._normalizer is not None and not (chunk.isascii() and chunk.islower()):
-            chunk = self._normalizer.normalize_str(chunk)
-        # Most are a space and letters, which GPT-2's rule keeps together.
-        if chunk.removeprefix(" ").isalpha():
-            return [chunk]
-        spans = [span for _, span in self._pre_tokenizer.pre_tokenize_str(chunk)]
-        return [chunk[start:stop] for start, stop in spans]
+        text = chunk.removeprefix(" ")
+        # GPT-2's rule keeps letters together, and digits, with the space before them.
+        if text.isascii() and (text.isalpha() or text.isdecimal()):
+            return [chunk.lower() if self.lowercase else chunk]
+        letters = self.spell_letters(text)
+        if letters:
+            return [f" {letters}" if len(text) < len(chunk) else letters]
+        return self.split(chunk)
 
 
-class _SimpleWords:
-    """Normalise chunks that are a single word whatever stands around its characters: letters alone,
-    ASCII digits alone or ASCII punctuation alone, with at most a space before.
-    """
+class _FastModel(NamedTuple):
+    """The merges as ``tiktoken`` has them: the rank of a token is its place among them."""
 
-    # Of each code point of Unicode's first plane, once it has been seen: its kind, as below, and
-    # the code point that it is normalised to.
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._is_seen = np.zeros(0x10000, bool)
-        self._kinds = np.zeros(0x10000, np.uint8)
-        self._normal = np.zeros(0x10000, np.uint32)
-        # Stands for all beyond the plane, and is never simple.
-        self._is_seen[0xFFFF] = True
-
-    def normalize(self, chunks: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the normalised text (UTF-8) and its offsets; chunks of other kinds are empty."""
-        text, offsets = flat_text(chunks)
-        codes = np.frombuffer(text.tobytes().decode().encode("utf-32-le"), np.uint32)
-        # Beyond the first plane nothing is simple.
-        codes = np.append(np.minimum(codes, 0xFFFF), np.uint32(0xFFFF))
-        for code in np.unique(codes[~self._is_seen[codes]]).tolist():
-            self._see(code)
-        starts_character = (text & 0xC0) != 0x80
-        offsets = offsets_of(starts_character)[offsets]
-        kinds = self._kinds[codes]
-        lengths = np.diff(offsets)
-        starts = offsets[:-1]
-        has_space = (kinds[starts] == _SPACE) & (lengths > 1)
-        kind = kinds[starts + has_space]
-        is_like = kinds[:-1] == np.repeat(kind, lengths)
-        is_simple = np.isin(kind, (_LETTER, _DIGIT, _PUNCTUATION))
-        is_simple &= sums(is_like, offsets) + has_space == lengths
-
-        normal = self._normal[codes[:-1][np.repeat(is_simple, lengths)]]
-        num_bytes = np.int64(1) + (normal >= 0x80) + (normal >= 0x800)
-        offsets = offsets_of(np.where(is_simple, lengths, 0))
-        normal_text = np.frombuffer(normal.tobytes().decode("utf-32-le").encode(), np.uint8)
-        return normal_text, offsets_of(num_bytes)[offsets]
-
-    def _see(self, code: int) -> None:
-        self._is_seen[code] = True
-        character = chr(code)
-        normal = character
-        if self._tokenizer.normalizer is not None:
-            normal = self._tokenizer.normalizer.normalize_str(character)
-        kind = _kind(code) if code < 0x80 else _LETTER
-        # The vowels and last consonants of Korean syllables are letters that are joined with the
-        # one before.
-        if len(normal) != 1 or 0x1160 <= code < 0x1200 or ord(normal) > 0xFFFF:
-            return
-        if kind == _LETTER:
-            around = f"a{normal}a"
-            if len(self._tokenizer.pre_tokenizer.pre_tokenize_str(around)) > 1:
-                return
-        self._kinds[code] = kind
-        self._normal[code] = ord(normal)
+    encoding: "tiktoken.Encoding"
+    ids: np.ndarray
+    """The id of each rank."""
 
 
 class ByteLevelTokenizer(DictionaryTokenizer):
-    """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has."""
+    """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has.
+
+    Many words are one text, far faster than each alone, in which a line break ends each.
+    """
 
     def __init__(self, tokenizer: Tokenizer, *, adds_space: bool) -> None:
         self._splitter = ByteLevelSplitter(tokenizer, adds_space=adds_space)
-        # Without added tokens, which text must not become.
+        # The model alone: text must not become an added token. No word has a line break, which is
+        # Ċ there. Added tokens are numbered from the size of the vocabulary on: what else is added
+        # fills up its ids.
         self._model = Tokenizer(tokenizer.model)
-        if tokenizer.normalizer is not None:
-            self._model.normalizer = tokenizer.normalizer
-        self._model.pre_tokenizer = ByteLevelPreTokenizer(add_prefix_space=False, use_regex=True)
-        self._simple_words = _SimpleWords(self._model)
-        vocabulary = tokenizer.get_vocab()
-        self._starts_with_space = np.zeros(max(vocabulary.values()) + 1, bool)
-        for token, token_id in vocabulary.items():
-            self._starts_with_space[token_id] = token.startswith(SPACE)
+        ids = self._model.get_vocab()
+        num_missing = max(ids.values()) + 1 - len(ids)
+        fillers = [f"\0{number}" for number in range(num_missing)]
+        self._model.add_special_tokens([*fillers, "\n"])
         self._clear_cache()
 
-    def _tokenize_chunks(self, chunks: pa.StringArray) -> pa.ListArray:
-        # For fewer, the rounds of `BytePairs` cost more than `tokenizers`, and so does reading the
-        # merges.
-        if len(chunks) < 2000 or self._byte_pairs is None:
-            return self._tokenize_by_model(chunks.to_pylist())
-        text, offsets = self._simple_words.normalize(chunks)
-        lengths = np.diff(offsets)
-        is_simple = (lengths > 0) & (lengths <= MAX_BYTES)
-        simple = np.flatnonzero(is_simple)
-        others = np.flatnonzero(~is_simple)
-        words = text[indices_of(offsets, simple)]
-        ids, num_tokens = self._byte_pairs.encode(words, offsets_of(lengths[simple]))
-        by_pairs = pa.ListArray.from_arrays(pa.array(offsets_of(num_tokens), pa.int32()), ids)
-        by_model = self._tokenize_by_model(chunks.take(pa.array(others)).to_pylist())
-        # Back to the order of `chunks`.
-        places = np.argsort(np.append(simple, others))
-        return pa.concat_arrays([by_pairs, by_model]).take(pa.array(places))
+    @property
+    def is_fast(self) -> bool:
+        """Whether ``tiktoken`` encodes many new words, instead of ``tokenizers``."""
+        return self._fast_model is not None
+
+    def _encode_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        # For fewer, checking the merges takes longer than `tokenizers` with its own.
+        if len(words) >= 2000 and self._fast_model:
+            text = "\n".join([*words, ""])
+            if text.count("\n") == len(words):
+                ranks = self._fast_model.encoding.encode_to_numpy(text)
+                ids, starts = _cut_at(ranks, ord("\n"))
+                return self._fast_model.ids[ids], starts
+        return self._encode_shown(
+            [word.encode().decode("latin-1").translate(CHARACTERS) for word in words]
+        )
+
+    def _encode_shown(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Encode words in the characters that stand for their bytes."""
+        ids, _ = encode_texts(self._model, join_words(words, "\n"))
+        return _cut_at(ids, self._model.token_to_id("\n"))
 
     @cached_property
-    def _byte_pairs(self) -> BytePairs | None:
+    def _fast_model(self) -> _FastModel | None:
+        """None without ``tiktoken``, or if its rule would give other tokens than the merges.
+
+        It joins the two neighbours that together are the token of the lowest rank, whatever the
+        merge of this token is. That is the same if each merge is of two tokens before it, and makes
+        a token that no other makes and that its own text becomes.
+        """
         model = json.loads(self._model.model.__getstate__())
-        if model["ignore_merges"]:
+        if model["ignore_merges"] or find_spec("tiktoken") is None:
             return None
-        try:
-            return BytePairs(model["merges"], model["vocab"], CHARACTERS)
-        except ValueError:
+        import tiktoken
+
+        ranks = {character: byte for byte, character in enumerate(CHARACTERS)}
+        for left, right in model["merges"]:
+            if left not in ranks or right not in ranks or left + right in ranks:
+                return None
+            ranks[left + right] = len(ranks)
+        ids = np.array([model["vocab"][token] for token in ranks], np.int32)
+        if not np.array_equal(self._encode_shown([*ranks])[0], ids):
             return None
+        ranks_of_bytes = {_bytes_of(token): rank for token, rank in ranks.items()}
+        encoding = tiktoken.Encoding(
+            "words", pat_str=r"\n|[^\n]+", mergeable_ranks=ranks_of_bytes, special_tokens={}
+        )
+        return _FastModel(encoding, ids)
 
-    def _tokenize_by_model(self, chunks: list[str]) -> pa.ListArray:
-        words: list[str] = []
-        others: list[str] = []
-        is_other: list[bool] = []
-        for chunk in chunks:
-            # A space, and then no further white space of any kind.
-            is_word = chunk[:1] == " " and chunk.split() == [chunk[1:]]
-            is_other.append(not is_word)
-            if is_word:
-                words.append(chunk)
-            else:
-                others.append(chunk)
 
-        # Far faster than each alone: many words are one text, in which each begins where a token
-        # begins with a space.
-        #
-        #   text      " didn't see"          words " didn't" and " see"
-        #   tokens    Ġd  idn  't  Ġsee
-        #   begins    T   F    F   T
-        ids_of_words, _ = encode_texts(self._model, join_words(words, ""))
-        starts = np.flatnonzero(self._starts_with_space[ids_of_words])
-        assert len(starts) == len(words), "each word begins with a token with a space"
-        lengths_of_words = np.diff(starts, append=len(ids_of_words))
-        ids_of_others, lengths_of_others = encode_texts(self._model, others)
-
-        lengths = np.append(lengths_of_words, lengths_of_others)
-        offsets = pa.array(offsets_of(lengths), pa.int32())
-        ids = np.append(ids_of_words, ids_of_others)
-        words_first = pa.ListArray.from_arrays(offsets, pa.array(ids))
-        # Back to the order of `chunks`.
-        order = np.argsort(is_other, kind="stable")
-        places = np.argsort(order)
-        return words_first.take(pa.array(places))
+def _cut_at(ids: np.ndarray, line_break: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids without the line breaks that end words, and where words start, and the end."""
+    is_end = ids == line_break
+    ends = np.flatnonzero(is_end)
+    return ids[~is_end], np.append(0, ends - np.arange(len(ends)))
 
 
 # What the bytes of UTF-8 are to the rule, and `_CUTS`: whether it always ends a word between two.

@@ -28,7 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
-from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer, WhitespaceSplit
 
 from ..errors import UserError
 from ..ragged import flat_text, offsets_of
@@ -66,8 +67,8 @@ class Splitter(Protocol):
         ...
 
 
-class Speller(dict[int, str]):
-    """Normalise chunks of text and split them into the words that WordPiece sees.
+class WordSplitter(dict[int, str]):
+    """Normalise chunks of text and split them into the words that a model sees.
 
     The dict maps a character (its code point) to its normalised form, if that depends on the
     character alone, and all others (white space, punctuation, Chinese characters, marks that may be
@@ -75,14 +76,58 @@ class Speller(dict[int, str]):
     plain letters is thus normalised in one fast call.
     """
 
+    def __init__(
+        self, normalizer: Normalizer, pre_tokenizer: PreTokenizer, *, composes: bool
+    ) -> None:
+        self._normalizer = normalizer
+        self._pre_tokenizer = pre_tokenizer
+        self.lowercase = normalizer.normalize_str("A") == "a"
+        self._composes = composes
+        if composes:
+            # What NFC joins with the character before it, apart from combining characters: vowel
+            # signs and parts of Korean syllables.
+            vowel_signs = (
+                "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e"
+                "\u1b35\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
+            )
+            joiners = [*map(ord, vowel_signs), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
+            self.update(dict.fromkeys(joiners, _NO_LETTER))
+
+    def spell_letters(self, text: str) -> str:
+        """Return text that consists of letters, normalised; "" if it has others or is empty."""
+        letters = text.translate(self)
+        return "" if _NO_LETTER in letters else letters
+
+    def split(self, text: str) -> list[str]:
+        """Return the words of any text, normalised."""
+        normal = self._normalizer.normalize_str(text)
+        spans = [span for _, span in self._pre_tokenizer.pre_tokenize_str(normal)]
+        return [normal[start:stop] for start, stop in spans]
+
+    def __missing__(self, code: int) -> str:
+        # Between two letters, a character shows whether it splits the word or vanishes.
+        words = self.split(f"a{chr(code)}a")
+        normal = words[0][1:-1]
+        is_unassigned = unicodedata.category(chr(code)) == "Cn"
+        # A mark that is composed with the first letter is missing here.
+        marks = chr(code) + normal if self._composes else normal
+        may_be_reordered = any(map(unicodedata.combining, marks))
+        if len(words) > 1 or is_unassigned or may_be_reordered:
+            normal = _NO_LETTER
+        self[code] = normal
+        return normal
+
+
+class Speller(WordSplitter):
+    """Split text into the words that WordPiece sees."""
+
     strips_spaces = True
 
     def __init__(self, normalization: Normalization) -> None:
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
-        self._normalizer = tokenizer.normalizer
-        self._pre_tokenizer = tokenizer.pre_tokenizer
-        self._lowercase = normalization.lowercase
-        self._composes = normalization.composes
+        super().__init__(
+            tokenizer.normalizer, tokenizer.pre_tokenizer, composes=normalization.composes
+        )
         # Characters that are words of their own: all of ASCII's punctuation, and those characters
         # of three UTF-8 bytes that are frequent. Others stay inside a chunk, which is slower, not
         # wrong.
@@ -98,15 +143,6 @@ class Speller(dict[int, str]):
             self.update(dict.fromkeys(apostrophes, _NO_LETTER))
             self._isolated_ascii = ((0x21, 0x26), (0x28, 0x2F), *ASCII_PUNCTUATION[1:])
             self._is_isolated[apostrophes] = False
-        if normalization.composes:
-            # What NFC joins with the character before it, apart from combining characters: vowel
-            # signs and parts of Korean syllables.
-            vowel_signs = (
-                "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e"
-                "\u1b35\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
-            )
-            joiners = [*map(ord, vowel_signs), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
-            self.update(dict.fromkeys(joiners, _NO_LETTER))
 
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
@@ -142,34 +178,10 @@ class Speller(dict[int, str]):
 
     def words(self, chunk: str) -> list[str]:
         """See `Splitter`."""
-        spelling = self.spell(chunk)
-        return spelling.split(" ") if spelling else []
-
-    def spell(self, chunk: str) -> str:
-        """Return the words in `chunk`, separated by single spaces; "" if it has none."""
         if chunk.isascii() and chunk.isalnum():  # most chunks, and a quarter of the time
-            return chunk.lower() if self._lowercase else chunk
-        word = chunk.translate(self)
-        if _NO_LETTER not in word:
-            return word
-        return " ".join(self._split(chunk))
-
-    def _split(self, text: str) -> list[str]:
-        normalized = self._normalizer.normalize_str(text)
-        return [word for word, _ in self._pre_tokenizer.pre_tokenize_str(normalized)]
-
-    def __missing__(self, code: int) -> str:
-        # Between two letters, a character shows whether it splits the word or vanishes.
-        words = self._split(f"a{chr(code)}a")
-        normal = words[0][1:-1]
-        is_unassigned = unicodedata.category(chr(code)) == "Cn"
-        # A mark that is composed with the first letter is missing here.
-        marks = chr(code) + normal if self._composes else normal
-        may_be_reordered = any(map(unicodedata.combining, marks))
-        if len(words) > 1 or is_unassigned or may_be_reordered:
-            normal = _NO_LETTER
-        self[code] = normal
-        return normal
+            return [chunk.lower() if self.lowercase else chunk]
+        letters = self.spell_letters(chunk)
+        return [letters] if letters else self.split(chunk)
 
 
 class DictionaryTokenizer:
@@ -183,7 +195,7 @@ class DictionaryTokenizer:
     #   _ids       [1996]    [1996]    [4937, 2015]
 
     def __init__(self, tokens: Sequence[str], normalization: Normalization) -> None:
-        self._splitter = Speller(normalization)
+        self._splitter: Splitter = Speller(normalization)
         # Spellings are already normalised and split into words: split at spaces, nothing more.
         self._wordpiece = Tokenizer(bert_tokenizer(tokens, normalization).model)
         self._wordpiece.pre_tokenizer = WhitespaceSplit()
@@ -252,7 +264,7 @@ class DictionaryTokenizer:
         #   chunks         "In"   "mother\xa0in\xa0law"    "\xa0"
         #   words          in     mother     in   law
         #   ids            in     mo ##ther  in   law
-        #   word_starts    0      1          3    4      5     where no "##" is, and the end
+        #   word_starts    0      1          3    4      5     and the end
         #   num_words      1      3                      0
         #   first_words    0      1                      4  4  of each chunk, and the end
         #   offsets        0      1                      5  5  word_starts[first_words]
@@ -262,16 +274,18 @@ class DictionaryTokenizer:
             words_of_chunk = self._splitter.words(chunk)
             words += words_of_chunk
             num_words.append(len(words_of_chunk))
-        ids, _ = encode_texts(self._wordpiece, join_words(words, " "))
-
-        # "##" tells reliably that a word continues: BERT splits at "#", as at all punctuation, so
-        # no word of the text can begin with it.
-        is_word_start = ~self._continues[ids]
-        word_starts = np.flatnonzero(is_word_start)
-        word_starts = np.append(word_starts, len(ids))
+        ids, word_starts = self._encode_words(words)
         first_words = offsets_of(num_words)
         offsets = pa.array(word_starts[first_words], pa.int32())
         return pa.ListArray.from_arrays(offsets, pa.array(ids))
+
+    def _encode_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of all words, end to end, int32, and where each starts, and the end."""
+        ids, _ = encode_texts(self._wordpiece, join_words(words, " "))
+        # "##" tells reliably that a word continues: BERT splits at "#", as at all punctuation, so
+        # no word of the text can begin with it.
+        word_starts = np.flatnonzero(~self._continues[ids])
+        return ids, np.append(word_starts, len(ids))
 
     def _clear_cache(self) -> None:
         self._chunks = Numbering()
@@ -284,12 +298,12 @@ class DictionaryTokenizer:
 
 
 def join_words(words: Sequence[str], separator: str, *, words_per_text: int = 500) -> list[str]:
-    """Return texts of `words_per_text` words: the objects that ``tokenizers`` creates for each text
-    cost more than the work itself.
+    """Return texts of `words_per_text` words, each before a separator: the objects that
+    ``tokenizers`` creates for each text cost more than the work itself.
     """
     texts = []
     for first in range(0, len(words), words_per_text):
-        texts.append(separator.join(words[first : first + words_per_text]))
+        texts.append(separator.join([*words[first : first + words_per_text], ""]))
     return texts
 
 

@@ -3,6 +3,7 @@ and folders load in `transformers`.
 """
 
 import json
+import random
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.masking import find_words
 from clozeworks.pipeline.vocabulary.byte_level import (
     CHARACTERS,
+    ByteLevelTokenizer,
     continues_word,
     text_of,
 )
@@ -31,6 +33,7 @@ from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from clozeworks.pipeline.vocabulary.wordpiece import learn_pieces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tests.fixtures.byte_level_fixture import MERGES, PIECES, write_published_tokenizer
 from tests.fixtures.shared_data import DATA, needs_shared_data
@@ -84,6 +87,56 @@ def test_a_document_is_tokenised_like_its_sentences_with_spaces_between(texts: l
         peer.encode_special_tokens = True
         ids, _ = vocabulary.text_tokenizer().encode(pa.array(texts, pa.string()), starts)
         assert ids.tolist() == peer.encode(" ".join(texts), add_special_tokens=False).ids
+
+
+# Merges that `tiktoken`'s rule does not follow: it would join any two parts of a token.
+NOT_RANKS = {
+    "a token made twice": [("x", "y"), ("xy", "z"), ("y", "z"), ("x", "yz")],
+    "a part after the whole": [("xy", "z"), ("x", "y")],
+    "a part that no merge makes": [("x", "yz")],
+    "a token that its text does not become": [("x", "y"), ("y", "z"), ("x", "yz")],
+}
+
+
+@pytest.mark.parametrize("more", [*NOT_RANKS, "none", "words of one's own"])
+@pytest.mark.parametrize("normalizer", ["NFC", "NFD", "Lowercase", "StripAccents", "none"])
+def test_many_chunks_have_the_ids_of_tokenizers(normalizer: str, more: str):
+    draw = random.Random(0)
+    letters = "aeThNéÉßſİıΣςжԶ가각ᄀ\u1161\u11a8中ﬁ豈𝒜क"
+    other = "019²½Ⅷ.,'\"-。’\u0301\u0323ा\t\n\x00\x1c\x7f\x85\xa0\u2009\u200d\u3000\ufffd\uffff😀"
+    chunks = []
+    for _ in range(3000):
+        characters = draw.choice([letters, "xyz", "019", "-.,", letters + other])
+        word = "".join(draw.choices(characters, k=draw.randint(1, 12)))
+        chunks.append(draw.choice(["", " "]) + word)
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.train_from_iterator(
+        [chunk for chunk in chunks if "y" not in chunk],
+        trainers.BpeTrainer(vocab_size=600, initial_alphabet=list(CHARACTERS), show_progress=False),
+    )
+    model = json.loads(learner.to_str())["model"]
+    merges = list(map(tuple, model["merges"])) + NOT_RANKS.get(more, [])
+    tokens = dict.fromkeys([*sorted(CHARACTERS), *(left + right for left, right in merges), "yz"])
+    if more == "words of one's own":
+        tokens |= dict.fromkeys(["xyzzy", "Ġxyz"])
+    ids_of_tokens = {token: 7 + i for i, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(ids_of_tokens, merges, ignore_merges="own" in more))
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
+    if normalizer != "none":
+        steps = [normalizers.NFD()] if normalizer == "StripAccents" else []
+        steps.append(getattr(normalizers, normalizer)())
+        tokenizer.normalizer = normalizers.Sequence(steps)
+    ours = ByteLevelTokenizer(tokenizer, adds_space=False)
+    assert ours.is_fast is (more == "none")
+    # A line break in a word, and then none.
+    for some in (chunks, [chunk for chunk in chunks if "\n" not in chunk]):
+        ids, offsets = ours.encode(pa.array(some), np.ones(len(some), bool))
+        expected = [each.ids for each in tokenizer.encode_batch_fast(some)]
+        for chunk, (start, stop), of_chunk in zip(
+            some, pairwise(offsets.tolist()), expected, strict=True
+        ):
+            assert ids[start:stop].tolist() == of_chunk, ascii(chunk)
 
 
 def first_of(texts: list[str]) -> np.ndarray:
