@@ -13,60 +13,104 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any, Literal, Union
 from unicodedata import normalize
 
+from msgspec import Meta, Struct, defstruct
+
 from ..errors import UserError
+from ..parsing import convert_values, describe_fault
 from .normalization import RULES
 
-_NORMALIZERS = {
-    "BertNormalizer",
-    "ByteLevel",
-    "Lowercase",
-    "NFC",
-    "NFD",
-    "NFKC",
-    "NFKD",
-    "Nmt",
-    "Precompiled",
-    "Prepend",
-    "Replace",
-    "Strip",
-    "StripAccents",
-}
-_PRE_TOKENIZERS = {
-    "BertPreTokenizer",
-    "ByteLevel",
-    "CharDelimiterSplit",
-    "Digits",
-    "Metaspace",
-    "Punctuation",
-    "Split",
-    "UnicodeScripts",
-    "Whitespace",
-    "WhitespaceSplit",
-}
-_PROCESSORS = {"BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing"}
-_DECODERS = {
-    "BPEDecoder",
-    "ByteFallback",
-    "ByteLevel",
-    "Fuse",
-    "Metaspace",
-    "Replace",
-    "Strip",
-    "WordPiece",
-}
-_MODELS = {"BPE", "Unigram", "WordLevel", "WordPiece"}
-_COMPONENTS = {
-    # What the steps of a "Sequence" are called, and which there are.
-    "normalizer": ("normalizers", _NORMALIZERS),
-    "pre_tokenizer": ("pretokenizers", _PRE_TOKENIZERS),
-    "post_processor": ("processors", _PROCESSORS),
-    "decoder": ("decoders", _DECODERS),
-}
+_Token = Annotated[str, Meta(min_length=1, max_length=1000)]
+_Short = Annotated[str, Meta(max_length=16)]
+_SpecialToken = tuple[str, int]
+
+
+class _Pattern(Struct, forbid_unknown_fields=True):
+    String: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    Regex: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+
+
+class _Special(Struct):
+    ids: Annotated[list[int], Meta(max_length=16)]
+    tokens: Annotated[list[str], Meta(max_length=16)]
+
+
+def _steps(names: str, **fields: Sequence[tuple[Any, ...]]) -> Any:
+    """Return the type of up to sixteen steps: those of these names, and those with `fields`."""
+    kinds = []
+    for name, of_step in {**dict.fromkeys(names.split(), ()), **fields}.items():
+        kinds.append(defstruct(name, of_step, tag=name, tag_field="type"))
+    return Annotated[list[Union[tuple(kinds)]], Meta(max_length=16)]  # noqa: UP007
+
+
+_REPLACE = (("pattern", _Pattern), ("content", Annotated[str, Meta(max_length=1000)]))
+_AROUND = (("cls", _SpecialToken), ("sep", _SpecialToken))
+_PIECES = Annotated[list[Any], Meta(max_length=16)]
+
+
+class _Model(Struct):
+    vocab: dict[_Token, int] | list[tuple[_Token, float]]
+    type: Literal["BPE", "Unigram", "WordLevel", "WordPiece"] = "BPE"  # files of 2020 do not say
+    max_input_chars_per_word: Annotated[int, Meta(ge=1, le=1000)] = 100
+    continuing_subword_prefix: _Short | None = None
+    end_of_word_suffix: _Short | None = None
+    unk_token: str | None = None
+    unk_id: int | None = None
+    merges: list[Any] = []
+    dropout: Annotated[float, Meta(ge=0, le=0)] | None = None
+    """It would cut a text otherwise each time."""
+
+
+class _Added(Struct):
+    content: _Token
+    id: int
+
+
+class _File(Struct):
+    """All that a ``tokenizer.json`` may have, its sequences of steps laid flat."""
+
+    model: _Model
+    normalizer: _steps(
+        "ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Strip StripAccents",
+        BertNormalizer=[("handle_chinese_chars", bool, True)],
+        Precompiled=[("precompiled_charsmap", str)],
+        Prepend=[("prepend", _Short)],
+        Replace=_REPLACE,
+    )
+    pre_tokenizer: _steps(
+        "BertPreTokenizer ByteLevel CharDelimiterSplit Digits Punctuation UnicodeScripts Whitespace"
+        " WhitespaceSplit",
+        Metaspace=[("replacement", _Short)],
+        Split=[("pattern", _Pattern)],
+    )
+    post_processor: _steps(
+        "ByteLevel",
+        BertProcessing=_AROUND,
+        RobertaProcessing=_AROUND,
+        TemplateProcessing=[
+            ("special_tokens", dict[str, _Special]),
+            ("single", _PIECES),
+            ("pair", _PIECES),
+        ],
+    )
+    decoder: _steps(
+        "BPEDecoder ByteFallback ByteLevel Fuse Metaspace Strip WordPiece", Replace=_REPLACE
+    )
+    added_tokens: list[_Added] | None = None
+
+
+# What the steps of a "Sequence" are called.
+_KEYS = (
+    ("normalizer", "normalizers"),
+    ("pre_tokenizer", "pretokenizers"),
+    ("post_processor", "processors"),
+    ("decoder", "decoders"),
+)
 _NEVER_EMPTY = {" {2,}", *(each.pattern for rule in RULES.values() for each in rule)}
 """Regular expressions that are known: fast, and each match has a character or more."""
 
@@ -76,56 +120,50 @@ def check_tokenizer(fields: Mapping[str, Any], path: str) -> None:
     harmless.
     """
     try:
-        growth = _check_steps(fields)
-        _check_tokens(fields, growth)
+        steps = {component: list(_flat(fields.get(component), key)) for component, key in _KEYS}
+        file = convert_values({**fields, **steps}, _File)
+        growth = _check_steps(steps)
+        _check_tokens(file, steps["post_processor"], growth)
+    except ValueError as error:
+        raise UserError(f"{path}: {describe_fault(error)}; use another tokenizer.") from None
     except UserError as refusal:
         raise UserError(f"{path}: {refusal}; use another tokenizer.") from None
 
 
-def _check_steps(fields: Mapping[str, Any]) -> int:
+def _flat(step: Any, key: str, depth: int = 0) -> Iterator[Any]:
+    """Yield the steps of a component, without the sequences that hold them under `key`."""
+    match step:
+        case None:
+            return
+        case {"type": "Sequence"} if isinstance(step.get(key), list):
+            if depth == 4 or len(step[key]) > 16:
+                raise UserError(f"its {key} are nested too deeply, or more than 16")
+            for inner in step[key]:
+                yield from _flat(inner, key, depth + 1)
+        case _:
+            yield step
+
+
+def _check_steps(steps: Mapping[str, list[dict[str, Any]]]) -> int:
     """Return how many characters become of one at most, but for what is put before a text."""
-    growth = 1
-    lengthening: set[str] = set()
-    patterns: list[str] = []
-    for component, (key, known) in _COMPONENTS.items():
-        steps = list(_flat(fields.get(component), component, key))
-        if len(steps) > 16:
-            raise UserError(f"its {component} has {len(steps)} steps, and 16 are the limit")
-        for step in steps:
-            kind = step.get("type")
-            if not isinstance(kind, str) or kind not in known:
-                raise UserError(f"its {component} has the unknown type {_shown(kind)}")
-            patterns += _regex_of(step)
-            if component not in ("normalizer", "pre_tokenizer"):
-                continue
-            growth_of_step = _growth(step)
-            if growth_of_step and kind in lengthening:
-                raise UserError(f"{kind} can lengthen a text, and is there more than once")
-            if growth_of_step:
-                lengthening.add(kind)
-                growth *= growth_of_step
-    if growth > 32:  # U+FDFA becomes 18 letters by NFKC, in the map of every Unigram
-        raise UserError(f"its normalizer and pre_tokenizer make {growth} characters of one")
-    unknown = sorted(set(patterns) - _NEVER_EMPTY)
+    patterns = {step.get("pattern", {}).get("Regex") for step in chain(*steps.values())}
+    unknown = sorted(patterns - _NEVER_EMPTY - {None})
     if unknown:
         _try_out(tuple(unknown))
+    growth = 1
+    lengthening: set[str] = set()
+    for step in steps["normalizer"] + steps["pre_tokenizer"]:
+        growth_of_step = _growth(step)
+        if not growth_of_step:
+            continue
+        kind = step["type"]
+        if kind in lengthening:
+            raise UserError(f"{kind} can lengthen a text, and is there more than once")
+        lengthening.add(kind)
+        growth *= growth_of_step
+    if growth > 32:  # U+FDFA becomes 18 letters by NFKC, in the map of every Unigram
+        raise UserError(f"its normalizer and pre_tokenizer make {growth} characters of one")
     return growth
-
-
-def _flat(step: Any, component: str, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a component, without the sequences that hold them."""
-    if step is None:
-        return
-    if not isinstance(step, dict):
-        raise UserError(f"its {component} has {_shown(step)} in place of a step")
-    if step.get("type") != "Sequence":
-        yield step
-        return
-    steps = step.get(key)
-    if not isinstance(steps, list) or depth == 4:
-        raise UserError(f"its {component} has a Sequence without a list, or nested too deeply")
-    for inner in steps:
-        yield from _flat(inner, component, key, depth + 1)
 
 
 def _growth(step: Mapping[str, Any]) -> int:
@@ -135,30 +173,24 @@ def _growth(step: Mapping[str, Any]) -> int:
             return 4  # the bytes of UTF-8
         case {"type": "BertNormalizer"}:
             return 3 if step.get("handle_chinese_chars", True) else 0
-        case {"type": "Metaspace"}:
-            _at_most(16, step.get("replacement"), "the replacement of Metaspace")
-            return 1  # one character a piece
-        case {"type": "Prepend"}:
-            _at_most(16, step.get("prepend"), "what Prepend writes")
-            return 1
-        case {"type": "Precompiled"}:
-            return _growth_of_map(step.get("precompiled_charsmap"))
-        case {"type": "Replace"}:
-            return _growth_of_replacement(step)
+        case {"type": "Metaspace" | "Prepend"}:
+            return 1  # once a piece, or a text
+        case {"type": "Precompiled", "precompiled_charsmap": encoded}:
+            return _growth_of_map(encoded)
+        case {"type": "Replace", "pattern": pattern, "content": content}:
+            return _growth_of_replacement(pattern, content)
     return 0
 
 
-def _growth_of_replacement(step: Mapping[str, Any]) -> int:
-    written = len(normalize("NFKD", _text(step.get("content"), "what Replace writes")))
-    match step.get("pattern"):
-        case {"String": str(replaced)} if replaced:
+def _growth_of_replacement(pattern: Mapping[str, str], content: str) -> int:
+    written = len(normalize("NFKD", content))
+    match pattern:
+        case {"String": str(replaced)}:
             num_replaced = len(replaced)
-        case {"Regex": str(regex)} if regex in _NEVER_EMPTY:
+        case {"Regex": regex} if regex in _NEVER_EMPTY:
             num_replaced = 1
-        case {"Regex": str(regex)} if regex:
+        case _:
             num_replaced = 0  # it may match between any two characters
-        case pattern:
-            raise UserError(f"Replace has the pattern {_shown(pattern)}")
     if written <= num_replaced:
         return 0
     if written > 16:
@@ -168,31 +200,25 @@ def _growth_of_replacement(step: Mapping[str, Any]) -> int:
     return math.ceil(written / num_replaced)
 
 
-def _growth_of_map(encoded: Any) -> int:
+def _growth_of_map(encoded: str) -> int:
     """Return the length of the longest text in SentencePiece's map of characters: the size of a
     trie, the trie, and the texts, each of which ends with a zero byte.
     """
     try:
-        content = base64.b64decode(_text(encoded, "precompiled_charsmap"), validate=True)
-        texts = content[4 + int.from_bytes(content[:4], "little") :].decode()
+        content = base64.b64decode(encoded, validate=True)
+        size_of_trie = int.from_bytes(content[:4], "little")
+        texts = content[4 + size_of_trie :].decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise UserError("its precompiled_charsmap is damaged") from None
+        texts = ""
+    if not texts or size_of_trie % 4:
+        raise UserError("its precompiled_charsmap is damaged")
     return max(len(normalize("NFKD", text)) for text in texts.split("\0"))
-
-
-def _regex_of(step: Mapping[str, Any]) -> list[str]:
-    pattern = step.get("pattern")
-    if not isinstance(pattern, dict):
-        return []
-    for text in pattern.values():
-        _at_most(1000, text, f"a pattern of {step['type']}")
-    return [pattern["Regex"]] if "Regex" in pattern else []
 
 
 # Patterns of nested repetitions need one character again and again; others take long for any text.
 _TRIAL = """
 import json, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
 try:
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 except ValueError:  # on macOS, or below a limit that is lower already
@@ -222,101 +248,53 @@ def _try_out(patterns: tuple[str, ...], code: str = _TRIAL) -> None:
         command, input=json.dumps(patterns), capture_output=True, text=True, check=False
     )
     if done.stdout.strip() != "done":
-        raise UserError(f"a regular expression fails on short texts ({_shown(patterns[0])})")
+        raise UserError(
+            f"a regular expression fails on short texts ({json.dumps(patterns[0])[:60]})"
+        )
 
 
-def _check_tokens(fields: Mapping[str, Any], growth: int) -> None:
-    model = fields.get("model")
-    # Files of 2020 do not say the type of their model.
-    if not isinstance(model, dict) or str(model.get("type", "BPE")) not in _MODELS:
-        kind = model.get("type") if isinstance(model, dict) else model
-        raise UserError(f"its model has the unknown type {_shown(kind)}")
-    added = fields.get("added_tokens") or []
-    if not isinstance(added, list) or not all(isinstance(token, dict) for token in added):
-        raise UserError("its added_tokens are not a list of tokens")
-    id_of = _ids_of_model(model.get("vocab"))
-    tokens = [*id_of, *(token.get("content") for token in added)]
-    ids = [*id_of.values(), *(token.get("id") for token in added)]
-    for token_id in ids:
-        if type(token_id) is not int or not 0 <= token_id < len(ids):
-            raise UserError(f"a token has the id {_shown(token_id)}, and there are {len(ids):,}")
-    for token in tokens:
-        if type(token) is not str or len(token) > 1000:
-            _at_most(1000, token, "a token")
-    # A character takes 350 bytes in the trie of a Unigram, and 7 µs in the search for added tokens.
-    if isinstance(model["vocab"], list) and sum(map(len, id_of)) > 1_000_000 + 8 * len(id_of):
-        raise UserError("its pieces are longer than those of any language")
-    added_text = "".join(tokens[len(id_of) :])
+def _check_tokens(file: _File, processors: Sequence[Mapping[str, Any]], growth: int) -> None:
+    model = file.model
+    id_of = model.vocab
+    if len(id_of) > 1_000_000:
+        raise UserError(f"it has {len(id_of):,} tokens, and 1,000,000 are the limit")
+    if isinstance(id_of, list):
+        id_of = {piece: index for index, (piece, _) in enumerate(id_of)}
+        # A character takes 350 bytes in the trie of a Unigram.
+        if sum(map(len, id_of)) > 1_000_000 + 8 * len(id_of):
+            raise UserError("its pieces are longer than those of any language")
+    added = file.added_tokens or []
+    num_tokens = len(id_of) + len(added)
+    for token_id in chain(id_of.values(), (token.id for token in added)):
+        if not 0 <= token_id < num_tokens:
+            raise UserError(f"a token has the id {token_id}, and there are {num_tokens:,}")
+    # Some have a merge for each way in which a token can be cut in two.
+    if len(model.merges) > 8 * num_tokens:
+        raise UserError(f"it has {len(model.merges):,} merges, and {num_tokens:,} tokens")
+    # A character takes 7 µs in the search for added tokens.
+    added_text = "".join(token.content for token in added)
     if growth * len(normalize("NFKD", added_text)) > 500_000:
         raise UserError("its added_tokens have more than 500,000 characters")
-    id_of = dict(zip(tokens, ids, strict=True)) | id_of
-    _check_model(model, id_of)
-    _check_specials(fields, id_of)
+    if model.unk_id is not None and not 0 <= model.unk_id < len(model.vocab):
+        raise UserError(f"its unk_id {model.unk_id} is not the id of one of its tokens")
+    id_of = {token.content: token.id for token in added} | id_of
+    if model.unk_token is not None and model.unk_token not in id_of:
+        raise UserError(f"its unk_token {model.unk_token!r} is not one of its tokens")
+    for token, token_id in chain.from_iterable(map(_special_tokens, processors)):
+        if id_of.get(token) != token_id:
+            raise UserError(f"its post_processor has {token!r} with another id")
 
 
-def _ids_of_model(vocabulary: Any) -> dict[str, int]:
-    match vocabulary:
-        case dict():
-            return vocabulary
-        case [*entries] if all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
-            if all(isinstance(piece, str) for piece, _ in entries):
-                return {piece: index for index, (piece, _) in enumerate(entries)}
-    raise UserError("its model has no vocab")
-
-
-def _check_model(model: Mapping[str, Any], id_of: Mapping[str, int]) -> None:
-    longest_word = model.get("max_input_chars_per_word", 100)
-    if type(longest_word) is not int or not 0 < longest_word <= 1000:
-        shown = _shown(longest_word)
-        raise UserError(f"max_input_chars_per_word is {shown}, and 1,000 is the limit")
-    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
-        _at_most(16, model.get(name) or "", name)
-    if model.get("dropout"):
-        raise UserError("its model has a dropout, which cuts a text otherwise each time")
-    unknown = model.get("unk_token")
-    if unknown is not None and (not isinstance(unknown, str) or unknown not in id_of):
-        raise UserError(f"its unk_token {_shown(unknown)} is not one of its tokens")
-    unknown = model.get("unk_id")
-    if unknown is not None and (type(unknown) is not int or not 0 <= unknown < len(model["vocab"])):
-        raise UserError(f"its unk_id {_shown(unknown)} is not the id of one of its tokens")
-
-
-def _check_specials(fields: Mapping[str, Any], id_of: Mapping[str, int]) -> None:
-    """Refuse special tokens of the post-processor that are not the tokens with their ids."""
-    for step in _flat(fields.get("post_processor"), "post_processor", "processors"):
-        pairs: list[tuple[Any, Any]] = []
-        for role in ("cls", "sep"):
-            match step.get(role):
-                case [token, token_id]:
-                    pairs.append((token, token_id))
-        special_tokens = step.get("special_tokens")
-        if isinstance(special_tokens, dict):
+def _special_tokens(processor: Mapping[str, Any]) -> list[_SpecialToken]:
+    """Return the tokens that a post-processor puts around texts, and their ids."""
+    match processor:
+        case {"cls": cls, "sep": sep}:
+            return [tuple(cls), tuple(sep)]
+        case {"special_tokens": special_tokens}:
+            pairs: list[_SpecialToken] = []
             for special in special_tokens.values():
-                match special:
-                    case {"tokens": [*tokens], "ids": [*ids]} if len(tokens) == len(ids) <= 16:
-                        pairs += zip(tokens, ids, strict=True)
-                    case _:
-                        raise UserError(f"its post_processor has {_shown(special)}")
-        for pieces in (step.get("single"), step.get("pair")):
-            if isinstance(pieces, list) and len(pieces) > 16:
-                raise UserError("its post_processor puts more than 16 pieces together")
-        for token, token_id in pairs:
-            if not isinstance(token, str) or id_of.get(token) != token_id:
-                raise UserError(f"its post_processor has {_shown(token)} with another id")
-
-
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{what} is {_shown(value)}, not a text")
-    return value
-
-
-def _at_most(limit: int, value: Any, what: str) -> None:
-    text = _text(value, what)
-    if len(text) > limit:
-        raise UserError(f"{what} has {len(text):,} characters, and {limit:,} are the limit")
-
-
-def _shown(value: Any) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) < 60 else f"{shown[:60]}…"
+                if len(special["tokens"]) != len(special["ids"]):
+                    raise UserError("its post_processor has other numbers of tokens and ids")
+                pairs += zip(special["tokens"], special["ids"], strict=True)
+            return pairs
+    return []

@@ -151,7 +151,9 @@ class Vocabulary:
         if fields["model"].get("end_of_word_suffix"):
             return ""
         prefix = fields["model"].get("continuing_subword_prefix")
-        is_byte_level = '"ByteLevel"' in json.dumps([fields["normalizer"], fields["pre_tokenizer"]])
+        is_byte_level = '"ByteLevel"' in json.dumps(
+            [fields.get("normalizer"), fields.get("pre_tokenizer")]
+        )
         return prefix or ("byte-level" if is_byte_level else SHOWN_SPACE)
 
     @cached_property

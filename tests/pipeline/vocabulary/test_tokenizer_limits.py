@@ -58,20 +58,37 @@ def nested(depth: int) -> Any:
     ("component", "value", "fault"),
     [
         ("normalizer", sequence(*[{"type": "ByteLevel"}] * 2), "ByteLevel can lengthen a text"),
-        ("normalizer", sequence(*[NFD] * 17), "normalizer has 17 steps"),
+        (
+            "normalizer",
+            sequence(sequence(*[NFD] * 9), *[NFD] * 8),
+            "normalizer: expected array of length <= 16",
+        ),
         ("normalizer", nested(6), "nested too deeply"),
-        ("normalizer", sequence(5), "has 5 in place of a step"),
-        ("normalizer", {"type": "Sequence"}, "Sequence without a list"),
-        ("normalizer", {"type": ["NFC"]}, r'unknown type \["NFC"\]'),
-        ("normalizer", {"type": "Prepend", "prepend": LONG}, "Prepend writes has 1,001 characters"),
+        ("normalizer", sequence(*[sequence()] * 17), "or more than 16"),
+        ("normalizer", sequence(5), r"normalizer\[0\]: expected object, got int"),
+        ("normalizer", {"type": "Sequence"}, r"invalid value 'Sequence'"),
+        ("normalizer", {"type": ["NFC"]}, "normalizer.*type: expected str, got list"),
+        (
+            "normalizer",
+            {"type": "Prepend", "prepend": LONG},
+            "prepend: expected str of length <= 16",
+        ),
         ("normalizer", replace({"String": "a"}, "b" * 17), "Replace writes 17 characters"),
         ("normalizer", replace({"String": "a"}, "\ufdfa"), "Replace writes 18 characters"),
         ("normalizer", sequence(*[replace({"String": "a"}, "aa")] * 2), "Replace can lengthen"),
         ("normalizer", sequence(*[replace({"Regex": "x*"}, "a")] * 2), "Replace can lengthen"),
         ("normalizer", sequence(*[replace({"Regex": r"\s+"}, "_")] * 2), "Replace can lengthen"),
-        ("normalizer", replace({"String": ""}, "a"), "Replace has the pattern"),
-        ("normalizer", replace({"String": 1, "Regex": []}, "a"), "a pattern of Replace is 1"),
-        ("normalizer", replace({"String": LONG}, ""), "a pattern of Replace has 1,001"),
+        ("normalizer", replace({"String": ""}, "a"), "pattern.String: expected str of length >= 1"),
+        (
+            "normalizer",
+            replace({"String": 1, "Regex": []}, "a"),
+            "pattern.String: expected str \\| null, got int",
+        ),
+        (
+            "normalizer",
+            replace({"String": LONG}, ""),
+            "pattern.String: expected str of length <= 1000",
+        ),
         ("normalizer", replace({"Regex": "(x+x+)+y"}, ""), "regular expression fails on short"),
         ("normalizer", sequence(FIELDS["normalizer"], FIELDS["normalizer"]), "BertNormalizer can"),
         (
@@ -80,6 +97,8 @@ def nested(depth: int) -> Any:
             "make 36 characters of one",
         ),
         ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "?"}, "charsmap is damaged"),
+        # The trie is longer than the map.
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "////AAAA"}, "is damaged"),
         (
             "normalizer",
             {"type": "Precompiled", "precompiled_charsmap": charsmap("a", "b" * 33)},
@@ -90,45 +109,64 @@ def nested(depth: int) -> Any:
             {"type": "Sequence", "pretokenizers": [{"type": "Metaspace", "replacement": "a"}] * 2},
             "Metaspace can lengthen",
         ),
-        ("pre_tokenizer", {"type": "FixedLength", "length": 0}, 'unknown type "FixedLength"'),
+        (
+            "pre_tokenizer",
+            {"type": "FixedLength", "length": 0},
+            "pre_tokenizer.*invalid value 'FixedLength'",
+        ),
         (
             "pre_tokenizer",
             {"type": "Split", "pattern": {"Regex": r"(\w+\s?)+$"}},
             "regular expression",
         ),
-        ("decoder", {"type": "CTC"}, 'unknown type "CTC"'),
+        ("decoder", {"type": "CTC"}, "decoder.*invalid value 'CTC'"),
         ("decoder", replace({"Regex": "(x+x+)+y"}, ""), "regular expression"),
         (
             "post_processor",
             {"type": "BertProcessing", "sep": ["[SEP]", 9], "cls": ["[CLS]", 2]},
-            r'"\[SEP\]" with another id',
+            r"'\[SEP\]' with another id",
         ),
         (
             "post_processor",
             {"type": "TemplateProcessing", "special_tokens": {"x": {"ids": [2] * 99}}},
-            "its post_processor has",
+            "ids: expected array of length <= 16",
         ),
-        ("post_processor", {"type": "TemplateProcessing", "single": [0] * 17}, "16 pieces"),
+        (
+            "post_processor",
+            {"type": "TemplateProcessing", "single": [0] * 17},
+            "single: expected array of length <= 16",
+        ),
         ("added_tokens", [{"id": 1_000_000_000, "content": "x"}], "id 1000000000, and there are 9"),
-        ("added_tokens", [{"id": True, "content": "x"}], "the id true"),
-        ("added_tokens", [{"id": 1, "content": LONG}], "a token has 1,001 characters"),
-        ("added_tokens", [{"id": 1, "content": None}], "a token is null, not a text"),
+        ("added_tokens", [{"id": True, "content": "x"}], "id: expected int, got bool"),
+        ("added_tokens", [{"id": 1, "content": LONG}], "content: expected str of length <= 1000"),
+        ("added_tokens", [{"id": 1, "content": None}], "content: expected str, got null"),
         ("added_tokens", [{"id": 1, "content": "x" * 1000}] * 501, "more than 500,000 characters"),
-        ("added_tokens", "none", "not a list of tokens"),
-        ("model", {"type": "GPT"}, 'unknown type "GPT"'),
-        ("model", 5, "unknown type 5"),
-        ("model", {"vocab": [["a"]]}, "its model has no vocab"),
+        ("added_tokens", "none", "added_tokens: expected array"),
+        ("model", {"type": "GPT"}, "model.type: invalid .*GPT"),
+        ("model", 5, "model: expected object, got int"),
+        ("model", {"vocab": [["a"]]}, "model.vocab.*expected"),
         (
             "model",
             {"vocab": [[f"{i:01000d}", 0] for i in range(1010)]},
             "longer than those of any language",
         ),
-        ("model.max_input_chars_per_word", 1_000_000_000, "and 1,000 is the limit"),
-        ("model.continuing_subword_prefix", "#" * 17, "prefix has 17 characters"),
-        ("model.unk_token", "[NOPE]", r'unk_token "\[NOPE\]" is not one of its tokens'),
-        ("model.unk_token", ["[UNK]"], "is not one of its tokens"),
+        (
+            "model.max_input_chars_per_word",
+            1_000_000_000,
+            "max_input_chars_per_word: expected int <= 1000",
+        ),
+        (
+            "model.continuing_subword_prefix",
+            "#" * 17,
+            "continuing_subword_prefix: expected str of length <= 16",
+        ),
+        ("model.unk_token", "[NOPE]", r"unk_token '\[NOPE\]' is not one of its tokens"),
+        ("model.unk_token", ["[UNK]"], r"unk_token: expected str \| null, got array"),
         ("model.unk_id", 8, "unk_id 8 is not the id"),
-        ("model.dropout", 0.1, "a dropout"),
+        ("model", {"vocab": [["", 0]]}, r"model.vocab\[0\]\[0\]: expected str of length >= 1"),
+        ("model", {"vocab": [["a", 0]] * 1_000_001}, "it has 1,000,001 tokens"),
+        ("model.merges", [["a", "b"]] * 200, "it has 200 merges, and 13 tokens"),
+        ("model.dropout", 0.1, "model.dropout: expected"),
     ],
 )
 def test_what_is_not_known_to_be_harmless_is_refused_by_name(
@@ -182,6 +220,12 @@ def test_a_text_that_a_tokenizer_has_no_token_for_is_one_error(tmp_path: Path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(fields))
     with pytest.raises(UserError, match=r"The tokenizer fails at a text .*unk_id"):
         TextTokenizer(tmp_path).token_ids(["ab"])
+
+
+def test_a_step_may_be_absent(tmp_path: Path):
+    fields = {name: value for name, value in FIELDS.items() if name != "normalizer"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(fields))
+    assert not read_vocabulary(str(tmp_path)).continues[7]
 
 
 SENTENCES = [
