@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
+from ..pipeline.manifests import (
+    DocumentsManifest,
+    InstancesManifest,
+    Manifest,
+    VocabularyManifest,
+)
 from .options import check_suffix
 from .output import CommandSummary, print_summaries, print_table, settings, tell, with_flags
 
@@ -20,12 +26,6 @@ NUM_EXAMPLES = 6
 
 @click.command()
 @click.argument("directory", type=click.Path())
-@click.option(
-    "--documents",
-    type=click.Path(),
-    help="Documents that the instances were built from, if they are not beside them: what their "
-    "sources and languages say about the labels is judged, too.",
-)
 @click.option(
     "--report",
     type=click.Path(),
@@ -50,7 +50,6 @@ NUM_EXAMPLES = 6
 def audit(
     ctx: click.Context,
     directory: str,
-    documents: str | None,
     report: str | None,
     verify: bool,
     against: tuple[str, ...],
@@ -65,47 +64,30 @@ def audit(
     --against, test data are looked for in the documents, and their README.md says what was found.
     """
     from ..pipeline.auditing.checks import audit as measure
-    from ..pipeline.auditing.ends import abbreviated_ends
-    from ..pipeline.auditing.machine_made import find_machine_made
-    from ..pipeline.counters import name_counts
-    from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
-    from ..pipeline.storage.state import MACHINE_MADE, read_any_manifest, verify_files
-    from ..pipeline.vocabulary.files import verify_vocabulary
+    from ..pipeline.storage.state import read_any_manifest, verify_files
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
         import matplotlib  # noqa: F401  # if it is absent, say so before the work
-    if against and (report or documents):
-        raise UserError("--against looks in documents; --report and --documents are for instances.")
+    if against and report:
+        raise UserError("--against looks in documents; --report is for instances.")
     if verify:
         verify_files(directory)
     if against:
         return _print_overlaps(directory, against, as_json)
     manifest = read_any_manifest(directory)
-    stage = manifest.stage
-    asks_for_instances = bool(report or as_json or documents)
-    if isinstance(manifest, DocumentsManifest) and not (verify or asks_for_instances):
-        ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
-        rows = [("short ends", ends or "none that repeats")]
-        made, num_documents = find_machine_made(directory)
-        share = len(made) / max(num_documents, 1)
-        shown = f"{len(made):,} of {num_documents:,} documents ({share:.1%})"
-        if made:
-            shown += f"; {directory}/{MACHINE_MADE} lists them"
-        rows.append(("machine-made", shown))
-        if manifest.bad:
-            rows.append(("bad input", f"{name_counts(manifest.bad)}; {directory}/bad lists it"))
-        return CommandSummary("audit", directory, rows)
-    if stage != "build":
-        if verify and not asks_for_instances:
-            if isinstance(manifest, VocabularyManifest):
-                verify_vocabulary(directory, manifest.tokenizer.fingerprint)
-            return CommandSummary("audit", directory, [("verdict", "All files are intact.")])
+    if not isinstance(manifest, InstancesManifest):
+        if not (report or as_json):
+            if verify:
+                return _verified(directory, manifest)
+            if isinstance(manifest, DocumentsManifest):
+                return _look_at_documents(directory, manifest)
         raise UserError(
-            f"{directory} was written by `clozeworks {stage}`; audit judges instances. `clozeworks "
-            "show` prints documents, and `audit --verify` reads every file of any directory."
+            f"{directory} was written by `clozeworks {manifest.stage}`; audit judges instances. "
+            "`clozeworks show` prints documents, and `audit --verify` reads every file of any "
+            "directory."
         )
-    measured = measure(directory, documents)
+    measured = measure(directory)
     if as_json:
         click.echo(json.dumps({directory: measured.to_json()}, indent=1))
     elif not settings.is_quiet:
@@ -126,6 +108,33 @@ def audit(
     return None if as_json else summary  # a summary would follow the JSON
 
 
+def _verified(directory: str, manifest: Manifest) -> CommandSummary:
+    from ..pipeline.vocabulary.files import verify_vocabulary
+
+    if isinstance(manifest, VocabularyManifest):
+        verify_vocabulary(directory, manifest.tokenizer.fingerprint)
+    return CommandSummary("audit", directory, [("verdict", "All files are intact.")])
+
+
+def _look_at_documents(directory: str, manifest: DocumentsManifest) -> CommandSummary:
+    from ..pipeline.auditing.ends import abbreviated_ends
+    from ..pipeline.auditing.machine_made import find_machine_made
+    from ..pipeline.counters import name_counts
+    from ..pipeline.storage.state import MACHINE_MADE
+
+    ends = ", ".join(f"{word}. ({times})" for word, times in abbreviated_ends(directory))
+    rows = [("short ends", ends or "none that repeats")]
+    made, num_documents = find_machine_made(directory)
+    share = len(made) / max(num_documents, 1)
+    shown = f"{len(made):,} of {num_documents:,} documents ({share:.1%})"
+    if made:
+        shown += f"; {directory}/{MACHINE_MADE} lists them"
+    rows.append(("machine-made", shown))
+    if manifest.bad:
+        rows.append(("bad input", f"{name_counts(manifest.bad)}; {directory}/bad lists it"))
+    return CommandSummary("audit", directory, rows)
+
+
 def _print_checks(measured: "Audit") -> None:
     from rich.text import Text
 
@@ -138,8 +147,7 @@ def _print_checks(measured: "Audit") -> None:
     }
     checks = []
     for check in measured.checks:
-        text, style = marks[check.verdict]
-        mark = Text(text, style)
+        mark = Text(*marks[check.verdict])
         checks.append((check.name, with_flags(check.measured_and_advice), check.asked, mark))
     print_table(["check", "measured", "expected", ""], checks)
 
@@ -164,7 +172,6 @@ def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> Co
 def _write_report(path: str, directory: str, measured: "Audit") -> None:
     from ..pipeline.auditing.decode import read_instances
     from ..pipeline.auditing.report import render_report
-    from ..pipeline.manifests import InstancesManifest
     from ..pipeline.storage.directory import write_file
     from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_manifest
@@ -172,8 +179,7 @@ def _write_report(path: str, directory: str, measured: "Audit") -> None:
 
     manifest = read_manifest(directory, InstancesManifest)
     vocabulary = read_vocabulary(directory)
-    shards = dict.fromkeys(shard_paths(directory, manifest, "train"))
-    rows = read_instances(shards, vocabulary)
+    rows = read_instances(dict.fromkeys(shard_paths(directory, manifest, "train")), vocabulary)
     # Without the path, which is this machine's: a page is sent to others.
     name = PurePath(directory).name
     page = render_report(name, measured, list(islice(rows, NUM_EXAMPLES)))

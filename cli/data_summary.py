@@ -2,24 +2,25 @@
 should look at.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..pipeline.counters import WORDS_LEFT_OUT, count_of, in_words, name_counts
 from ..pipeline.languages import UNKNOWN
+from ..pipeline.manifests import (
+    DocumentsManifest,
+    FertilityReport,
+    InstancesManifest,
+    Manifest,
+    VocabularyManifest,
+)
 from ..pipeline.text.wikitext.repair import LOST_TO_TEMPLATE, NUM_TEMPLATES, most_costly_templates
-from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn, with_flags
+from .output import ALREADY_FINISHED, CommandSummary, byte_size, warn
 
 if TYPE_CHECKING:
     from ..pipeline.config import RunOptions
     from ..pipeline.execution.job import Stage
-    from ..pipeline.manifests import (
-        DocumentsManifest,
-        FertilityReport,
-        InstancesManifest,
-        Manifest,
-        VocabularyManifest,
-    )
 
 COUNTED = {
     "files_of_unknown_format": (
@@ -91,11 +92,11 @@ def summarize_dry_run(stage: "Stage", options: "RunOptions") -> CommandSummary:
     return CommandSummary(f"{stage.name} --dry-run", stage.output, rows)
 
 
-def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSummary:
+def summarize_documents(where: str, manifest: DocumentsManifest) -> CommandSummary:
     """Summarise a directory of documents; warn of what was not read as a user may expect."""
     _warn_about_documents(where, manifest)
     counts = {}
-    words_left_out = {}
+    words_left_out = Counter()
     for name, count in manifest.counts.items():
         # Gathered in one row below: there may be a dozen reasons.
         if name.startswith(WORDS_LEFT_OUT):
@@ -115,17 +116,17 @@ def summarize_documents(where: str, manifest: "DocumentsManifest") -> CommandSum
     total = max(manifest.words_kept + sum(words_left_out.values()), 1)
     share = manifest.words_kept / total
     rows.append(("words kept", f"{manifest.words_kept:,} of {total:,} ({share:.1%})"))
-    reasons = []
-    for reason in sorted(words_left_out, key=lambda reason: -words_left_out[reason]):
-        count = words_left_out[reason]
-        if count:
-            reasons.append(f"{in_words(reason)} {count:,} ({count / total:.1%})")
+    reasons = [
+        f"{in_words(reason)} {count:,} ({count / total:.1%})"
+        for reason, count in words_left_out.most_common()
+        if count
+    ]
     if reasons:
         rows.append(("words left out", ", ".join(reasons)))
     return CommandSummary("ingest", where, rows)
 
 
-def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandSummary:
+def summarize_vocabulary(where: str, manifest: VocabularyManifest) -> CommandSummary:
     """Summarise a vocabulary; warn if it damages the text."""
     rows = _state_rows(manifest)
     if manifest.accents:
@@ -156,7 +157,7 @@ def summarize_vocabulary(where: str, manifest: "VocabularyManifest") -> CommandS
     return CommandSummary("vocab", where, rows)
 
 
-def _warn_of_size(where: str, manifest: "VocabularyManifest") -> None:
+def _warn_of_size(where: str, manifest: VocabularyManifest) -> None:
     """Warn of a vocabulary that is far larger than its text can fill."""
     import pyarrow.parquet as pq
 
@@ -178,39 +179,32 @@ def _warn_of_size(where: str, manifest: "VocabularyManifest") -> None:
         )
 
 
-def summarize_instances(where: str, manifest: "InstancesManifest") -> CommandSummary:
+def summarize_instances(where: str, manifest: InstancesManifest) -> CommandSummary:
     """Summarise a directory of instances; warn of shards whose labels could not be balanced."""
-    warned = [shard for shard in manifest.shards if shard.warnings]
-    if warned:
+    if warned := [shard for shard in manifest.shards if shard.warnings]:
         more = ""
         if len(warned) > 1:
             more = f"; {len(warned):,} shards have such warnings, see the manifest"
-        warn(f"{warned[0].name}: {with_flags(warned[0].warnings[0])}{more}")
+        warn(f"{warned[0].name}: {warned[0].warnings[0]}{more}")
     return CommandSummary("build", where, _split_rows(manifest, manifest.counts))
 
 
-def _state_rows(manifest: "Manifest") -> Rows:
+def _state_rows(manifest: Manifest) -> Rows:
     """Return a row that says so if the stage was finished before, and nothing was done."""
     if not manifest.already_finished:
         return []
     return [("state", ALREADY_FINISHED)]
 
 
-def _split_rows(
-    manifest: "DocumentsManifest | InstancesManifest", counts: Mapping[str, int]
-) -> Rows:
+def _split_rows(manifest: DocumentsManifest | InstancesManifest, counts: Mapping[str, int]) -> Rows:
     """Return what stands in both splits, and what was counted on the way."""
     rows = _state_rows(manifest)
     for split in ("train", "validation"):
         shards = [shard for shard in manifest.shards if shard.split == split]
         num_rows = sum(shard.rows for shard in shards)
         num_bytes = sum(shard.bytes for shard in shards)
-        sizes = [
-            count_of(num_rows, "row"),
-            count_of(len(shards), "shard"),
-            byte_size(num_bytes),
-        ]
-        rows.append((split, ", ".join(sizes)))
+        counted = f"{count_of(num_rows, 'row')}, {count_of(len(shards), 'shard')}"
+        rows.append((split, f"{counted}, {byte_size(num_bytes)}"))
     return rows + _count_rows(counts)
 
 
@@ -218,7 +212,7 @@ def _count_rows(counts: Mapping[str, int]) -> Rows:
     return [(in_words(name), f"{count:,}") for name, count in counts.items() if count]
 
 
-def _warn_about_documents(where: str, manifest: "DocumentsManifest") -> None:
+def _warn_about_documents(where: str, manifest: DocumentsManifest) -> None:
     """Warn of input that was skipped, removed or perhaps misread."""
     counts = manifest.counts
     examples = manifest.examples
@@ -249,8 +243,7 @@ def _warn_about_documents(where: str, manifest: "DocumentsManifest") -> None:
             f"removed {count_of(num_repeated, 'repeated id')}, {of_documents:.1%} of the documents "
             f"and {of_words:.1%} of the words; for example {examples['repeated_ids'][0]}{advice}"
         )
-    words_in_headings = counts.get(f"{WORDS_LEFT_OUT}headings", 0)
-    share = words_in_headings / num_words
+    share = counts.get(f"{WORDS_LEFT_OUT}headings", 0) / num_words
     if num_books := counts.get("books_with_many_headings", 0):
         books = count_of(num_books, "book")
         first = examples["books_with_many_headings"][0]
@@ -261,14 +254,13 @@ def _warn_about_documents(where: str, manifest: "DocumentsManifest") -> None:
         warn(f"{share:.0%} of the words left out as headings, lines without a full stop; {advice}")
 
 
-def held_out_rows(report: "FertilityReport") -> Rows:
+def held_out_rows(report: FertilityReport) -> Rows:
     """Return the rows below a heading that names a vocabulary."""
-    rarest_tokens = [token for token, _ in report.rarest_tokens]
     return [
         ("… tokens per word", f"{report.tokens_per_word:.3f}"),
         ("… characters per token", f"{report.characters_per_token:.3f}"),
         ("… unknown tokens", f"{report.unknown_share:.3%}"),
         ("… longest tokens", "  ".join(report.longest_tokens)),
-        ("… rarest tokens", "  ".join(rarest_tokens)),
+        ("… rarest tokens", "  ".join(token for token, _ in report.rarest_tokens)),
         ("… tokens that never occur", f"{report.num_tokens_absent:,}"),
     ]

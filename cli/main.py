@@ -1,6 +1,5 @@
 """Run the command ``clozeworks``: its subcommands, and the report of their errors."""
 
-import gc
 import logging
 import os
 import signal
@@ -202,10 +201,6 @@ def main(args: Sequence[str] | None = None) -> None:
         settings.as_json = False
         settings.is_quiet = False
         settings.explain = str
-        if args is None and "duckdb" not in sys.modules:
-            # The process ends here: a search for garbage among all that was imported, as Python
-            # makes it at its end, takes a tenth of a second. DuckDB would complain without it.
-            gc.freeze()
 
 
 def _fail(message: str, exit_code: int, *, owns_process: bool) -> NoReturn:

@@ -65,36 +65,27 @@ class GroupedCommand(click.Command):
 
 
 class _CommaSeparated(click.ParamType):
-    """Numbers such as ``80,10,10``, or names, as a tuple."""
+    """Numbers such as ``80,10,10``, or names, as a tuple; those of phases, ``0.3/0.15``, as a tuple
+    of tuples.
+    """
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type, *, has_phases: bool) -> None:
         self.kind = kind
+        self.has_phases = has_phases
         self.name = "names" if kind is str else "numbers"  # what --help shows
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Any, ...]:
-        """Return the items; a default is a tuple already."""
-        items = value if isinstance(value, tuple) else str(value).split(",")
+        """Return the items."""
+        if isinstance(value, tuple):  # a default
+            return value
+        if self.has_phases and "/" in str(value):
+            return tuple(self.convert(phase, param, ctx) for phase in str(value).split("/"))
         try:
-            return tuple(self.kind(item) for item in items)
-        except (TypeError, ValueError):
+            return tuple(self.kind(item) for item in str(value).split(","))
+        except ValueError:
             self.fail(f"{value!r} is not a list of numbers such as 1,2,3.", param, ctx)
-
-
-class _ByPhase(_CommaSeparated):
-    """Numbers such as ``0.3,0.15``, or those of each phase: ``0.3/0.15``, a tuple each."""
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Any, ...]:
-        """Return the numbers."""
-        if "/" not in str(value):
-            return super().convert(value, param, ctx)
-        phases = []
-        for part in str(value).split("/"):
-            phases.append(super().convert(part, param, ctx))
-        return tuple(phases)
 
 
 class ContentOfFile(click.ParamType):
@@ -169,9 +160,10 @@ def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[C
         settings = {"type": click.Choice(typing.get_args(kind))}
     elif typing.get_origin(kind) is tuple:
         item_kind = typing.get_args(kind)[0]
-        settings = {"type": _CommaSeparated(item_kind)}
-        if not isinstance(item_kind, type):  # float | tuple[float, ...]
-            settings = {"type": _ByPhase(float)}
+        has_phases = not isinstance(item_kind, type)  # float | tuple[float, ...]
+        if has_phases:
+            item_kind = float
+        settings = {"type": _CommaSeparated(item_kind, has_phases=has_phases)}
     default = field.default
     if isinstance(default, tuple) and default:
         # As one would type it, which is also how --help shows it.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.config import PretrainConfig
-from ..model.encoders.modernbert_config import MODERNBERT_SIZES
+from ..pipeline import storage
+from ..pipeline.manifests import InstancesManifest, too_little_to_judge
 from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
 from .output import ALREADY_FINISHED, CommandSummary, byte_size, duration, is_first_rank, tell, warn
-from .process import StopOnSignal, wait_for_width
+from .process import StopOnSignal
 from .progress import Report, training_progress
 
 if TYPE_CHECKING:
@@ -49,17 +50,12 @@ def pretrain(
     more --phase-shares. At every checkpoint RUN is a model that `transformers` can load. Rerun the
     command to resume an unfinished run.
     """
-    from ..pipeline import storage
-    from ..pipeline.manifests import InstancesManifest, too_little_to_judge
     from ..pipeline.storage.state import MANIFEST, read_manifest
 
     config = make_config(PretrainConfig, values)
     for path in instances:  # before PyTorch is imported, which takes seconds
         if not storage.exists(storage.join(path, MANIFEST)):
             read_manifest(path, InstancesManifest)  # raises, saying what is there instead
-    # A BERT's are as wide; a checkpoint's width is not known yet.
-    _, hidden_size, _ = MODERNBERT_SIZES[config.size]
-    wait_for_width(config.hidden_size or hidden_size)
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain
@@ -123,7 +119,6 @@ def _dry_run(
     from ..model.encoders.catalogue import make_pretrain_model
     from ..model.pretraining.plan import make_plan
     from ..model.training.run import resumes_run
-    from ..pipeline import storage
 
     plan = make_plan(config, list(instances))
     title = "pretrain --dry-run"
@@ -197,9 +192,8 @@ def _also_rows(summary: "Summary", also: "Also") -> list[tuple[str, str]]:
     rows = []
     before, after = also["initial"], also["final"]
     for name in ("mlm_loss", "mlm_accuracy"):
-        rows.append(
-            (MEASURED[name].replace("held out", "also"), _change(before[name], after[name]))
-        )
+        title = MEASURED[name].replace("held out", "also")
+        rows.append((title, _change(before[name], after[name])))
     measured = [("held out", summary), ("also", also)]
     for place, values in measured:
         size = values["text"]["characters_per_token"]

@@ -15,12 +15,6 @@ from typing import Any, NoReturn, Self
 
 from ..model.notices import StopRequest
 
-# At the end of each operation the threads wait for the slowest. By default libgomp, which PyTorch's
-# wheels for Linux bundle, then spins for milliseconds: beside other work, often for a thread whose
-# core the spinning keeps busy. After a thousand rounds a thread sleeps instead, which costs nothing
-# that was measured on an idle machine (benchmarks/results/2026-11-23-contention.md).
-SPIN_COUNT = "1000"
-
 
 def prepare_threads() -> None:
     """Set the environment of this process for PyTorch, unless PyTorch is there already."""
@@ -30,22 +24,12 @@ def prepare_threads() -> None:
     # memory's alignment, and a fixed number of threads ("Conditional Numerical Reproducibility").
     os.environ.setdefault("MKL_CBWR", "AUTO")
     os.environ.setdefault("MKL_DYNAMIC", "FALSE")
+    # At the end of each operation the threads wait for the slowest. By default libgomp, which
+    # PyTorch's wheels for Linux bundle, then spins for milliseconds: beside other work, often for a
+    # thread whose core the spinning keeps busy. After a thousand rounds a thread sleeps instead,
+    # which costs little on an idle machine (benchmarks/results/2026-11-23-contention.md).
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
-
-
-def wait_for_width(hidden_size: int) -> None:
-    """Let the threads of a wide model wait longer, after `prepare_threads` and before PyTorch.
-
-    A setting of the user's own stays.
-    """
-    # The operations of a wide model last so long that its threads would sleep through the beginning
-    # of the next one: with a thousand rounds `base` (768) is 14% slower alone, with these about 4%.
-    if "torch" in sys.modules or hidden_size < 768:
-        return
-    # Only what `prepare_threads` set is replaced (or the same number, if the user set that).
-    if os.environ.get("GOMP_SPINCOUNT") == SPIN_COUNT:
-        os.environ["GOMP_SPINCOUNT"] = "20000"
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def prepare_streams() -> None:

@@ -30,11 +30,9 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     with _standard_error_to_log(verbose) as (terminal, log), _progress_line(terminal) as show:
 
         def show_stage(progress: "Progress") -> None:
-            done = progress.done_bytes
-            total = progress.total_bytes
+            done, total = progress.done_bytes, progress.total_bytes
             amount = f"{byte_size(done)} of {byte_size(total)}"
-            part = f"{progress.stage}: {progress.phase}"
-            show(part, done, total, amount, [], asdict(progress))
+            show(f"{progress.stage}: {progress.phase}", done, total, amount, [], asdict(progress))
 
         try:
             yield show_stage
@@ -107,10 +105,8 @@ def training_progress() -> Iterator[Report]:
         def report(numbers: Mapping[str, Any]) -> None:
             step = numbers["step"]
             steps = numbers["steps"]
-            details = []
-            for name, form in SHOWN.items():
-                if name in numbers:
-                    details.append(form.format(numbers[name]))
+            shown = [name for name in SHOWN if name in numbers]
+            details = [SHOWN[name].format(numbers[name]) for name in shown]
             part = numbers.get("stage", "training")
             show(part, step, steps, f"{step:,} of {steps:,}", details, numbers)
 

@@ -1,9 +1,8 @@
 """Define the command ``clozeworks results``."""
 
-import csv
 import json
 import sys
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def results(directory: str, as_json: bool, as_csv: bool) -> None:
+def results(directory: str, as_json: bool) -> None:
     """Print all fine-tuning results below DIR, in percent; an rmse in the unit of the scores.
 
     Each output directory of `clozeworks finetune` has one line per metric: the learning rate of
@@ -28,31 +26,22 @@ def results(directory: str, as_json: bool, as_csv: bool) -> None:
     its best measurement, the median of their last ones, and how many of all runs are degenerate
     (within one standard error of a constant answer).
     """
-    if as_json and as_csv:
-        raise click.UsageError("Give either --json or --csv, not both.")
-    from ..model.finetuning.results import ResultLine, read_results, without_formula
+    from ..model.finetuning.results import read_results
 
     lines = read_results(directory)
     if as_json:
         click.echo(json.dumps([asdict(line) for line in lines], indent=2))
-    elif as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(field.name for field in fields(ResultLine))
-        for line in lines:
-            cells = astuple(line)
-            writer.writerow(
-                without_formula(cell) if isinstance(cell, str) else cell for cell in cells
-            )
     else:
         _print_table(lines)
 
 
 def _print_table(lines: "list[ResultLine]") -> None:
     # Only the first metric has the number, and it may not be shown.
-    degenerate = {}
-    for line in lines:
-        if line.degenerate_runs is not None:
-            degenerate[line.directory] = str(line.degenerate_runs)
+    degenerate = {
+        line.directory: str(line.degenerate_runs)
+        for line in lines
+        if line.degenerate_runs is not None
+    }
     rows = []
     shown_directory = ""  # of the row above
     for line in lines:

@@ -100,10 +100,9 @@ def run(
             raise type(error)(f"{stage.label}: {error}") from error
         if isinstance(result, int):  # an exit status
             raise RunError(f"Stage {name!r} failed.")
-        if isinstance(result, list):  # `corpus` has a summary for each of its stages
-            summaries += result
-        elif result is not None:  # None if the stage prints something else
-            summaries.append(result)
+        if isinstance(result, CommandSummary):
+            result = [result]
+        summaries += result or []  # None if the stage prints something else
         click.echo(f"[{number}/{len(stages)}] took {duration(time.monotonic() - start_s)}")
     return summaries
 
@@ -195,10 +194,6 @@ def _typed_option(command: click.Command, name: str, values: list[str]) -> list[
             # --no-compile, --keep-accents; nothing for a plain switch.
             return option.secondary_opts[:1]
     if isinstance(option, click.Option) and option.multiple:
-        # --weight a=1 --weight b=2
-        typed = []
-        for value in values:
-            typed += [flag, value]
-        return typed
+        return [word for value in values for word in (flag, value)]  # --weight a=1 --weight b=2
     # A list is otherwise one value with commas: --learning-rates 5e-5,3e-5
     return [flag, ",".join(values)]

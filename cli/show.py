@@ -6,14 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..pipeline import storage
 from ..pipeline.errors import UserError
+from ..pipeline.manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
 from .output import make_console, printable, warn
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from ..pipeline.auditing.decode import Shards, Token
-    from ..pipeline.manifests import DocumentsManifest, InstancesManifest
+
+MARKS = {
+    "special": ("{text}", "dim"),
+    "a": ("{text}", ""),
+    "b": ("{text}", "cyan"),
+    "mask": ("[MASK={original}]", "bold yellow"),
+    "random": ("[{text}={original}]", "bold red"),
+    "kept": ("[={original}]", "bold green"),
+}
+"""How a token is shown, and its style, by its role."""
 
 
 @click.command()
@@ -51,7 +62,6 @@ def show(
     from rich.text import Text
 
     from ..pipeline.auditing.decode import label_names, read_documents, read_instances
-    from ..pipeline.manifests import DocumentsManifest, VocabularyManifest
     from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_any_manifest
     from ..pipeline.vocabulary.files import read_vocabulary
@@ -90,17 +100,16 @@ def show(
     for instance in islice(read_instances(chosen, vocabulary, asked), num_rows):
         label = labels[instance.label != 0]
         documents = f"documents {instance.document_a} and {instance.document_b}"
-        tokens = instance.tokens
-        heading = f"{label}, {documents}, pass {instance.duplicate}, {len(tokens)} tokens"
-        words = [_styled(token) for token in tokens]
+        length = f"{len(instance.tokens)} tokens"
+        heading = f"{label}, {documents}, pass {instance.duplicate}, {length}"
         console.print(Text(printable(heading), "bold"))
-        console.print(Text(" ").join(words))
+        console.print(Text(" ").join(_marked(token) for token in instance.tokens))
         console.print()
 
 
 def _find(
     directory: str,
-    manifest: "DocumentsManifest | InstancesManifest",
+    manifest: DocumentsManifest | InstancesManifest,
     ids: tuple[str, ...],
     grep: str | None,
     where: str | None,
@@ -109,11 +118,9 @@ def _find(
     """Return the first rows for which all conditions hold, and, of instances, the documents with
     these `ids` by the name of their shard; None for all.
     """
-    from ..pipeline import storage
     from ..pipeline.auditing.decode import read_documents
     from ..pipeline.auditing.find import MANY, find_documents, find_instances, find_rows
     from ..pipeline.auditing.origins import documents_of
-    from ..pipeline.manifests import InstancesManifest
 
     documents: str | None = directory
     if isinstance(manifest, InstancesManifest):
@@ -144,25 +151,8 @@ def _find(
     return chosen, asked
 
 
-def _styled(token: "Token") -> "Text":
+def _marked(token: "Token") -> "Text":
     from rich.text import Text
 
-    styles = {
-        "special": "dim",
-        "a": "",
-        "b": "cyan",
-        "mask": "bold yellow",
-        "random": "bold red",
-        "kept": "bold green",
-    }
-    return Text(printable(_marked(token)), styles[token.role])
-
-
-def _marked(token: "Token") -> str:
-    if token.role == "mask":
-        return f"[MASK={token.original}]"
-    if token.role == "random":
-        return f"[{token.text}={token.original}]"
-    if token.role == "kept":
-        return f"[={token.original}]"
-    return token.text
+    form, style = MARKS[token.role]
+    return Text(printable(form.format(text=token.text, original=token.original)), style)

@@ -80,10 +80,6 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
             "--epochs is inf: expected float < 1000000000.0.",
         ),
         (
-            "results empty --json --csv",
-            "Give either --json or --csv, not both. See `clozeworks results --help`.",
-        ),
-        (
             "show nothere",
             "nothere does not exist: give a directory written by `clozeworks ingest` or "
             "`clozeworks build`.",

@@ -1,6 +1,5 @@
 """What foreign text does to a terminal and a spreadsheet: nothing."""
 
-import csv
 import io
 import json
 import os
@@ -97,18 +96,6 @@ def test_an_interrupt_while_the_program_is_imported_is_one_line():
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.count("\n")) == (130, 1)
-
-
-@pytest.mark.parametrize("value", ["=1+1", "+A1", "-A1", "@SUM(A1)"])
-def test_no_cell_is_a_formula(value, capsys, monkeypatch):
-    line: dict[str, Any] = {field.name: None for field in fields(ResultLine)}
-    line |= {"directory": value, "task": "a=b", "median": -1.5}
-    monkeypatch.setattr(
-        "clozeworks.model.finetuning.results.read_results", lambda directory: [ResultLine(**line)]
-    )
-    main(["results", "folder", "--csv"])
-    [cells] = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert (cells["directory"], cells["task"], cells["median"]) == (f"'{value}", "a=b", "-1.5")
 
 
 def test_results_name_a_directory_once(capsys, monkeypatch):
