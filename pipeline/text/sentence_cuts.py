@@ -5,10 +5,6 @@ leaves whole, it takes for an abbreviation, a quotation or bracket, or a sentenc
 
     It runs on for 19 km. Ferries cross it. Come with me. Farewell, my friend!
                         ^ a unit                        ^ a word like any other
-
-Whether "con." is an abbreviation, and "Paris" a name, depends on the text. Punkt (Kiss and Strunk,
-2006) learns it from a whole corpus; here a document answers for itself, so that its sentences do
-not depend on the documents beside it.
 """
 
 import re
@@ -42,42 +38,11 @@ _NEXT = (
     rf"(?P<next>[{UPPER_CASE}][^\W_]*|\d+|[{UNCASED_LETTERS}가-힣]))"
 )
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
-# Not English ones: "the U.S. Government", where sentencex knows better.
-_ACRONYM = re.compile(r"(?:^|[\s(«\"“])(?:[Α-ΩА-ЯЁЄІЇЎ]{1,4}\.){2,}$")
 _ROMAN = re.compile("[IVXLC]+")
+_AFTER_NAMES = frozenset(WORDS.after_names.split())
 _PRONOUN = re.compile("[ '’][a-z]")  # "I chose", "I'd", not "Vol. I, 1987"
 _SEEN_BEFORE = 40
 _SEEN_AFTER = 20
-
-
-class Document:
-    """Tell abbreviations and names from other words by their occurrences in one document."""
-
-    def __init__(self, paragraphs: list[str]) -> None:
-        self._paragraphs = paragraphs
-        self._text = ""
-        self._counts: dict[str, int] = {}
-
-    def is_abbreviation(self, word: str) -> bool:
-        """Return whether `word` stands mostly with a full stop."""
-        return self._count(f" {word} ") <= self._count(f" {word}. ")
-
-    def is_name(self, word: str) -> bool:
-        """Return whether `word`, which begins with a capital, mostly does so.
-
-        Any word does at the beginning of a sentence, so a third in lower case shows the contrary.
-        """
-        in_lower_case = self._count(f" {word.lower()} ")
-        return in_lower_case == 0 or 2 * in_lower_case < self._count(f" {word} ")
-
-    def _count(self, text: str) -> int:
-        if text not in self._counts:
-            # Few words in the first of the text, so that it takes little time.
-            if len(self._counts) >= 400:
-                return 0
-            self._text = self._text or "\n".join(self._paragraphs)[:200_000]
-            self._counts[text] = self._text.count(text)
-        return self._counts[text]
 
 
 _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|куб\.|sq|square|cubic)"
@@ -90,16 +55,12 @@ class _CutRules:
     """
 
     code: str
-    after_names: frozenset[str]
-    """Abbreviations that follow a name, and that no name follows."""
     stops: tuple[re.Pattern[str], ...]
     """Where a sentence may end within a line, one for each mark. Each begins with a character,
     which makes the search fast.
     """
     always: re.Pattern[str]
     """Units after a number, and "and others"."""
-    unless_name: re.Pattern[str]
-    """Eras and the like: "44 до н. е. Також" is cut, "44 до н. е. Цезар" is not."""
     ordinary_words: frozenset[str]
     openers: frozenset[str]
     """What follows the end of a sentence, whatever its last word."""
@@ -123,19 +84,17 @@ def _cut_rules_of(code: str) -> _CutRules:
     units = words_of(WORDS.units, code)
     units_pattern = "|".join(map(re.escape, sorted(units)))
     others = row_of(WORDS.others, code)
-    eras = row_of(WORDS.eras, code)
-    phrases = f"{others},{eras}".split(",")
+    # With or without the blanks; of nothing if there are none.
+    others_pattern = re.escape(others).replace(",\\ ", "|").replace("\\ ", " ?") or "(?!)"
     return _CutRules(
         code=code,
-        after_names=frozenset(WORDS.after_names.split()),
         stops=tuple(map(re.compile, stops)),
         always=re.compile(
-            rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{_alternatives(others)})$"
+            rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{others_pattern})$"
         ),
-        unless_name=re.compile(rf"(?<!\w)(?:{_alternatives(eras)})$"),
         ordinary_words=ordinary_words,
         openers=words_of(WORDS.openers, code),
-        last_words=frozenset(map(last_word, (*units, *phrases))) - {""} | ordinary_words,
+        last_words=frozenset(map(last_word, (*units, *others.split(",")))) - {""} | ordinary_words,
         patterns=tuple(
             re.compile(f"(?:{rule.before})\n(?:{rule.after})")
             for rule in rules_in(MISSED_ENDS, code)
@@ -143,12 +102,7 @@ def _cut_rules_of(code: str) -> _CutRules:
     )
 
 
-def _alternatives(phrases: str) -> str:
-    """Return a pattern of phrases, with or without their spaces; of nothing if there are none."""
-    return re.escape(phrases).replace(",\\ ", "|").replace("\\ ", " ?") or "(?!)"
-
-
-def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) -> str:
+def cut(lines: str, code: str, split: Callable[[str], str]) -> str:
     """Add line breaks after the ends of sentences that sentencex missed.
 
     `split` returns the lines of a long quotation.
@@ -167,16 +121,16 @@ def cut(lines: str, code: str, document: Document, split: Callable[[str], str]) 
             first, last = quotation
             parts += [lines[num_copied:first], split(lines[first:last])]
             num_copied = last
-        elif _ends_by_word(end, start, rules, document) or _ends_by_pattern(end, start, rules):
+        elif _ends_by_word(end, start, rules) or _ends_by_pattern(end, start, rules):
             parts += [lines[num_copied : end.end()], "\n"]
             num_copied = end.end()
     parts.append(lines[num_copied:])
     return "".join(parts)
 
 
-def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Document) -> bool:
+def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules) -> bool:
     """Return whether it ends with a word and a full stop, before a capital."""
-    if end[0][0] != "." or len(end["closers"]) > 1 or not end["next"][0].isupper():
+    if end[0][0] != "." or not end["next"][0].isupper():
         return False
     text = end.string
     # The letters at the end of the last word.
@@ -185,31 +139,23 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules, document: Do
     word = letters[1] if letters else ""
     # Not "i.e. They": a letter alone that follows another full stop.
     is_pronoun = end["next"] == "I" and _PRONOUN.match(text, end.end("next")) is not None
-    before_opener = (
-        (word.islower() or word in rules.after_names or _ROMAN.fullmatch(word) or is_pronoun)
-        and (is_pronoun or end["next"] in rules.openers)
-        and text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
+    is_whole = text[end.start() - len(word) - 1 : end.start() - len(word)] != "."
+    before_opener = (is_pronoun or end["next"] in rules.openers) and (
+        word in _AFTER_NAMES
+        or (is_whole and (word.islower() or _ROMAN.fullmatch(word) or is_pronoun))
     )
     # Most words are initials and titles, which need no further look.
     may_be_last = word in rules.last_words or _may_be_common(word)
-    is_acronym = word.isupper() and not word.isascii()
-    if not (before_opener or may_be_last or is_acronym) or is_open(text[start : end.end()]):
+    if not (before_opener or may_be_last) or is_open(text[start : end.end()]):
         return False
     if before_opener or word in rules.ordinary_words:
         return True
-    if _may_be_common(word) and not document.is_abbreviation(word):
+    if _may_be_common(word) and not is_abbreviation(word, rules.code):
         return True
-    # As much as the longest phrase takes.
+    # As much as the longest phrase takes; not "5 km. NW of Athens".
+    is_direction = end["next"].isupper() and 1 < len(end["next"]) <= 3
     before = text[max(0, end.start() - 24) : end.start()]
-    following = end["next"]
-    if rules.always.search(before):
-        # "5 km. NW of Athens"
-        return not (following.isupper() and 1 < len(following) <= 3)
-    if not rules.unless_name.search(before) and not _ACRONYM.search(before + "."):
-        return False
-    # "J.R.R. T. Smith"
-    is_initial = len(following) == 1 and text[end.end("next") :][:1] == "."
-    return not is_initial and (following in rules.openers or not document.is_name(following))
+    return not is_direction and rules.always.search(before) is not None
 
 
 def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
@@ -237,6 +183,8 @@ def _matches(seen: str, rules: _CutRules) -> bool:
 def is_abbreviation(word: str, code: str) -> bool:
     """Return whether a word is in the language's lists of abbreviations, ours and sentencex's."""
     listed = words_of(WORDS.abbreviations, code) | words_of(WORDS.before_names, code)
+    if code == "en":
+        listed = listed.union(WORDS.before_capitals.split())
     if is_listed(word, listed | before_numbers_of(code)):
         return True
     return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1

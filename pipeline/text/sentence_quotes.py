@@ -195,9 +195,6 @@ def is_open(line: str) -> bool:
     if not line.isascii():
         num_opened = line.count("“") + line.count("«") + line.count("„")
         num_closed = line.count("”") + line.count("»")
-        if "„" in line:  # „so“ or „so”
-            num_opened -= line.count("“")
-            num_closed += line.count("“")
         if num_opened > num_closed:
             return True
     if "'" not in line:

@@ -57,7 +57,6 @@ class _SentenceWords(Struct, frozen=True):
     openers: dict[str, str]
     units: dict[str, str]
     others: dict[str, str]
-    eras: dict[str, str]
     parts: dict[str, str]
     joins: tuple[Rule, ...]
     missed_ends: tuple[Rule, ...]
@@ -174,8 +173,8 @@ def last_word(phrase: str) -> str:
 
 LAST_WORDS = frozenset(
     last_word(phrase)
-    for table, separator in ((WORDS.units, None), (WORDS.others, ","), (WORDS.eras, ","))
+    for table, separator in ((WORDS.units, None), (WORDS.others, ","))
     for phrases in table.values()
     for phrase in phrases.split(separator)
-)
+).union(WORDS.after_names.split())
 """The last words of all phrases that end a sentence, and of units."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..parsing import parse_toml_option
-from .sentence_cuts import Document, cut
+from .sentence_cuts import cut
 from .sentence_ends import SENTENCE_ENDS
 from .sentence_joins import JoinRules, join, join_rules_of
 from .sentence_quotes import with_known_quotes
@@ -138,7 +138,7 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
         # A character for private use, at which no rule of any language looks.
         shown = [stops.sub("\\1\ue000", text) for text in shown]
     distinct = list(dict.fromkeys(shown))
-    lines = _lines(distinct, code, Document(paragraphs), join_rules_of(code))
+    lines = _lines(distinct, code, join_rules_of(code))
     if len(distinct) < len(shown):  # as the calls of "1. 1. 1. ", which would take longest
         lines_of = dict(zip(distinct, lines.split("\n\n"), strict=True))
         lines = "\n\n".join(lines_of[text] for text in shown)
@@ -176,7 +176,7 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
     return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})\.", re.IGNORECASE)
 
 
-def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) -> str:
+def _lines(texts: list[str], code: str, joins: JoinRules) -> str:
     """Return lines, as in `sentence_joins`: joining removes line breaks, cutting adds some."""
     text = "\n".join(texts)
     shown = _shown(text, code)
@@ -191,7 +191,7 @@ def _lines(texts: list[str], code: str, document: Document, joins: JoinRules) ->
         join("\n\n".join(alike), joins, is_cased=not is_lower)
         for is_lower, alike in groupby(paragraphs, str.islower)
     )
-    return cut(lines, code, document, lambda quotation: _lines([quotation], code, document, joins))
+    return cut(lines, code, lambda quotation: _lines([quotation], code, joins))
 
 
 def _shown(text: str, code: str) -> str:
