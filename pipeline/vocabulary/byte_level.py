@@ -39,7 +39,7 @@ from .tokenize import (
     ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
     DictionaryTokenizer,
-    WordSplitter,
+    Splitter,
     encode_texts,
     join_words,
 )
@@ -127,7 +127,7 @@ def byte_level_tokenizer(
     return tokenizer
 
 
-class ByteLevelSplitter(WordSplitter):
+class ByteLevelSplitter(Splitter):
     """Split text into the words that byte-level BPE sees, as `Speller` does for WordPiece."""
 
     strips_spaces = False
@@ -194,21 +194,19 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         num_missing = max(ids.values()) + 1 - len(ids)
         fillers = [f"\0{number}" for number in range(num_missing)]
         self._model.add_special_tokens([*fillers, "\n"])
+        line_break = self._model.token_to_id("\n")
+        assert line_break is not None
+        self._line_break = line_break
         self._clear_cache()
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether ``tiktoken`` encodes many new words, instead of ``tokenizers``."""
-        return self._fast_model is not None
 
     def _encode_words(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         # For fewer, checking the merges takes longer than `tokenizers` with its own.
-        if len(words) >= 2000 and self._fast_model:
+        if len(words) >= 2000 and self.fast_model:
             text = "\n".join([*words, ""])
             if text.count("\n") == len(words):
-                ranks = self._fast_model.encoding.encode_to_numpy(text)
+                ranks = self.fast_model.encoding.encode_to_numpy(text)
                 ids, starts = _cut_at(ranks, ord("\n"))
-                return self._fast_model.ids[ids], starts
+                return self.fast_model.ids[ids], starts
         return self._encode_shown(
             [word.encode().decode("latin-1").translate(CHARACTERS) for word in words]
         )
@@ -216,11 +214,11 @@ class ByteLevelTokenizer(DictionaryTokenizer):
     def _encode_shown(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encode words in the characters that stand for their bytes."""
         ids, _ = encode_texts(self._model, join_words(words, "\n"))
-        return _cut_at(ids, self._model.token_to_id("\n"))
+        return _cut_at(ids, self._line_break)
 
     @cached_property
-    def _fast_model(self) -> _FastModel | None:
-        """None without ``tiktoken``, or if its rule would give other tokens than the merges.
+    def fast_model(self) -> _FastModel | None:
+        """What encodes many words; None without ``tiktoken``, or if its rule would give others.
 
         It joins the two neighbours that together are the token of the lowest rank, whatever the
         merge of this token is. That is the same if each merge is of two tokens before it, and makes

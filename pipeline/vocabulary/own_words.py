@@ -8,7 +8,8 @@ that it was cut into.
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from tokenizers import Tokenizer
@@ -58,16 +59,15 @@ def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
         normal_words[found[0]] = written
     if base.byte_level:
         return _add_to_byte_level(base, list(normal_words))
-    tokens = list(base.tokens)
-    unused = [index for index, token in enumerate(tokens) if token.startswith("[unused")]
-    for word in normal_words:
-        if word in base.ids:
-            continue
-        if unused:
-            tokens[unused.pop(0)] = word
-        else:
-            tokens.append(word)
-    return Vocabulary(tuple(tokens), base.normalization)
+    tokens = dict(enumerate(base.tokens)) | _places(base, normal_words)
+    return Vocabulary(tuple(tokens.values()), base.normalization)
+
+
+def _places(base: Vocabulary, tokens: Collection[str]) -> dict[int, str]:
+    """Return those of `tokens` that `base` does not have, by the ids that they get."""
+    unused = [index for index, token in enumerate(base.tokens) if token.startswith("[unused")]
+    ids = chain(unused, range(len(base), len(base) + len(tokens)))
+    return dict(zip(ids, (token for token in tokens if token not in base.ids), strict=False))
 
 
 def _kind_of(vocabulary: Vocabulary) -> str:
@@ -100,18 +100,16 @@ def _add_to_byte_level(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
     # unless the vocabulary has them.
     for added in fields["added_tokens"]:
         vocabulary[added["content"]] = added["id"]
-    unused = [token for token in base.tokens if token.startswith("[unused")]
-    num_tokens = len(base)
+    tokens: list[str] = []
     for word in words:
         encoded = "".join(CHARACTERS[byte] for byte in word.encode())
-        for token in (SPACE + encoded, encoded):
-            if token in vocabulary:
-                continue
-            if unused:
-                vocabulary[token] = vocabulary.pop(unused.pop(0))
-            else:
-                vocabulary[token] = num_tokens
-                num_tokens += 1
+        tokens += [SPACE + encoded, encoded]
+    places = _places(base, tokens)
+    for token_id, token in places.items():
+        if token_id < len(base):
+            del vocabulary[base.tokens[token_id]]
+        vocabulary[token] = token_id
+    num_tokens = max(vocabulary.values()) + 1
     if num_tokens > len(base):
         # Matrix products are fast at such sizes.
         for number in range(num_tokens, math.ceil(num_tokens / 64) * 64):

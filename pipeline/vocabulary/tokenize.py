@@ -18,11 +18,11 @@ chunk and is left to ``tokenizers``.
 """
 
 import unicodedata
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -47,34 +47,17 @@ ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
 CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
 
 
-class Splitter(Protocol):
-    """Cuts text into chunks, and chunks into words."""
-
-    strips_spaces: bool
-    """Whether "the" and " the" are the same chunk."""
-
-    def prepare(
-        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return text (uint8), the starts of its sentences and its end, and the ascending offsets
-        at which chunks start, and the end; `starts_text`, bool [num_sentences], are the sentences
-        that nothing comes before.
-        """
-        ...
-
-    def words(self, chunk: str) -> list[str]:
-        """Return the words in a chunk, as text."""
-        ...
-
-
-class WordSplitter(dict[int, str]):
-    """Normalise chunks of text and split them into the words that a model sees.
+class Splitter(dict[int, str]):
+    """Cut text into chunks, normalise these and split them into the words that a model sees.
 
     The dict maps a character (its code point) to its normalised form, if that depends on the
     character alone, and all others (white space, punctuation, Chinese characters, marks that may be
     reordered) to `_NO_LETTER`. It is filled on first use, and `str.translate` reads it: a chunk of
     plain letters is thus normalised in one fast call.
     """
+
+    strips_spaces: bool
+    """Whether "the" and " the" are the same chunk."""
 
     def __init__(
         self, normalizer: Normalizer, pre_tokenizer: PreTokenizer, *, composes: bool
@@ -92,6 +75,19 @@ class WordSplitter(dict[int, str]):
             )
             joiners = [*map(ord, vowel_signs), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
             self.update(dict.fromkeys(joiners, _NO_LETTER))
+
+    @abstractmethod
+    def prepare(
+        self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return text (uint8), the starts of its sentences and its end, and the ascending offsets
+        at which chunks start, and the end; `starts_text`, bool [num_sentences], are the sentences
+        that nothing comes before.
+        """
+
+    @abstractmethod
+    def words(self, chunk: str) -> list[str]:
+        """Return the words in a chunk, normalised."""
 
     def spell_letters(self, text: str) -> str:
         """Return text that consists of letters, normalised; "" if it has others or is empty."""
@@ -118,7 +114,7 @@ class WordSplitter(dict[int, str]):
         return normal
 
 
-class Speller(WordSplitter):
+class Speller(Splitter):
     """Split text into the words that WordPiece sees."""
 
     strips_spaces = True
@@ -308,16 +304,17 @@ def join_words(words: Sequence[str], separator: str, *, words_per_text: int = 50
 
 
 def encode_texts(
-    tokenizer: Tokenizer, texts: Iterable[str], *, characters_per_call: int = 200_000
+    tokenizer: Tokenizer, texts: Sequence[str], *, texts_per_call: int = 64
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids of all texts, end to end, int32, without special tokens; and the number
     of each text's, int64.
 
-    ``tokenizers`` gets `characters_per_call`: the objects that it returns take 100 bytes a token.
+    ``tokenizers`` gets `texts_per_call`: the objects that it returns take 100 bytes a token.
     """
     ids = [np.zeros(0, np.int32)]
     lengths: list[int] = []
-    for batch in _batched(texts, characters_per_call):
+    for first in range(0, len(texts), texts_per_call):
+        batch = texts[first : first + texts_per_call]
         with faults_reported():
             encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
         for encoding in encodings:
@@ -325,21 +322,6 @@ def encode_texts(
             ids.append(np.array(token_ids, np.int32))
             lengths.append(len(token_ids))
     return np.concatenate(ids), np.array(lengths, np.int64)
-
-
-def _batched(texts: Iterable[str], characters_per_batch: int) -> Iterator[list[str]]:
-    # By characters, not by number: some texts are words and some are hundreds of them.
-    batch: list[str] = []
-    num_characters = 0
-    for text in texts:
-        batch.append(text)
-        num_characters += len(text)
-        if num_characters > characters_per_batch:
-            yield batch
-            batch = []
-            num_characters = 0
-    if batch:
-        yield batch
 
 
 @contextmanager

@@ -51,6 +51,7 @@ def _steps(names: str, **fields: Sequence[tuple[Any, ...]]) -> Any:
 _REPLACE = (("pattern", _Pattern), ("content", Annotated[str, Meta(max_length=1000)]))
 _AROUND = (("cls", _SpecialToken), ("sep", _SpecialToken))
 _PIECES = Annotated[list[Any], Meta(max_length=16)]
+_TEMPLATE = (("special_tokens", dict[str, _Special]), ("single", _PIECES), ("pair", _PIECES))
 
 
 class _Model(Struct):
@@ -71,39 +72,49 @@ class _Added(Struct):
     id: int
 
 
-class _File(Struct):
-    """All that a ``tokenizer.json`` may have, its sequences of steps laid flat."""
-
-    model: _Model
-    normalizer: _steps(
-        "ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Strip StripAccents",
-        BertNormalizer=[("handle_chinese_chars", bool, True)],
-        Precompiled=[("precompiled_charsmap", str)],
-        Prepend=[("prepend", _Short)],
-        Replace=_REPLACE,
-    )
-    pre_tokenizer: _steps(
-        "BertPreTokenizer ByteLevel CharDelimiterSplit Digits Punctuation UnicodeScripts Whitespace"
-        " WhitespaceSplit",
-        Metaspace=[("replacement", _Short)],
-        Split=[("pattern", _Pattern)],
-    )
-    post_processor: _steps(
-        "ByteLevel",
-        BertProcessing=_AROUND,
-        RobertaProcessing=_AROUND,
-        TemplateProcessing=[
-            ("special_tokens", dict[str, _Special]),
-            ("single", _PIECES),
-            ("pair", _PIECES),
-        ],
-    )
-    decoder: _steps(
-        "BPEDecoder ByteFallback ByteLevel Fuse Metaspace Strip WordPiece", Replace=_REPLACE
-    )
-    added_tokens: list[_Added] | None = None
-
-
+# All that a file may have, its sequences of steps laid flat.
+_FILE: Any = defstruct(
+    "File",
+    [
+        ("model", _Model),
+        (
+            "normalizer",
+            _steps(
+                "ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Strip StripAccents",
+                BertNormalizer=[("handle_chinese_chars", bool, True)],
+                Precompiled=[("precompiled_charsmap", str)],
+                Prepend=[("prepend", _Short)],
+                Replace=_REPLACE,
+            ),
+        ),
+        (
+            "pre_tokenizer",
+            _steps(
+                "BertPreTokenizer ByteLevel CharDelimiterSplit Digits Punctuation UnicodeScripts "
+                "Whitespace WhitespaceSplit",
+                Metaspace=[("replacement", _Short)],
+                Split=[("pattern", _Pattern)],
+            ),
+        ),
+        (
+            "post_processor",
+            _steps(
+                "ByteLevel",
+                BertProcessing=_AROUND,
+                RobertaProcessing=_AROUND,
+                TemplateProcessing=_TEMPLATE,
+            ),
+        ),
+        (
+            "decoder",
+            _steps(
+                "BPEDecoder ByteFallback ByteLevel Fuse Metaspace Strip WordPiece",
+                Replace=_REPLACE,
+            ),
+        ),
+        ("added_tokens", list[_Added] | None, None),
+    ],
+)
 # What the steps of a "Sequence" are called.
 _KEYS = (
     ("normalizer", "normalizers"),
@@ -121,9 +132,9 @@ def check_tokenizer(fields: Mapping[str, Any], path: str) -> None:
     """
     try:
         steps = {component: list(_flat(fields.get(component), key)) for component, key in _KEYS}
-        file = convert_values({**fields, **steps}, _File)
+        file = convert_values({**fields, **steps}, _FILE)
         growth = _check_steps(steps)
-        _check_tokens(file, steps["post_processor"], growth)
+        _check_tokens(file.model, file.added_tokens or [], steps["post_processor"], growth)
     except ValueError as error:
         raise UserError(f"{path}: {describe_fault(error)}; use another tokenizer.") from None
     except UserError as refusal:
@@ -204,6 +215,7 @@ def _growth_of_map(encoded: str) -> int:
     """Return the length of the longest text in SentencePiece's map of characters: the size of a
     trie, the trie, and the texts, each of which ends with a zero byte.
     """
+    size_of_trie = 0
     try:
         content = base64.b64decode(encoded, validate=True)
         size_of_trie = int.from_bytes(content[:4], "little")
@@ -253,8 +265,9 @@ def _try_out(patterns: tuple[str, ...], code: str = _TRIAL) -> None:
         )
 
 
-def _check_tokens(file: _File, processors: Sequence[Mapping[str, Any]], growth: int) -> None:
-    model = file.model
+def _check_tokens(
+    model: _Model, added: list[_Added], processors: Sequence[Mapping[str, Any]], growth: int
+) -> None:
     id_of = model.vocab
     if len(id_of) > 1_000_000:
         raise UserError(f"it has {len(id_of):,} tokens, and 1,000,000 are the limit")
@@ -263,7 +276,6 @@ def _check_tokens(file: _File, processors: Sequence[Mapping[str, Any]], growth: 
         # A character takes 350 bytes in the trie of a Unigram.
         if sum(map(len, id_of)) > 1_000_000 + 8 * len(id_of):
             raise UserError("its pieces are longer than those of any language")
-    added = file.added_tokens or []
     num_tokens = len(id_of) + len(added)
     for token_id in chain(id_of.values(), (token.id for token in added)):
         if not 0 <= token_id < num_tokens:

@@ -175,7 +175,7 @@ def test_short_texts_and_calls_give_the_ids_of_long_ones():
     words = [f"{'the an ab'[i % 3 * 3 :]}{i}" for i in range(20)]
     whole, _ = encode_texts(tokenizer, [" ".join(words)])
     texts = join_words(words, " ", words_per_text=3)
-    ids, lengths = encode_texts(tokenizer, texts, characters_per_call=1)
+    ids, lengths = encode_texts(tokenizer, texts, texts_per_call=2)
     assert ids.tolist() == whole.tolist()
     assert (len(texts), sum(lengths)) == (7, len(whole))
 
