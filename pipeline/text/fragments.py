@@ -18,6 +18,12 @@ INTRODUCTIONS = {
 The marks are those that Unicode's charts call colon or "used as colon"; "են" is Armenian for "are".
 """
 
+# "The parts are as follows:", "The following types are in use:" are whole without what follows.
+_WHOLE_INTRODUCTION = re.compile(
+    r"\b(?:follows|following|below|folgend\w*|suivante?s?|siguientes?|seguent[ei]|seguintes?|volgende)"
+    r"\b[^.!?]*:\Z",
+    re.IGNORECASE,
+)
 # Without blanks, "·" is within sentences, as in Korean ("정치·경제·사회").
 _BULLET = re.compile(r"\s+·\s+|\s*[•|]\s*")
 
@@ -59,7 +65,7 @@ def introduction_gap(text: str, language: str) -> str:
     """
     endings = INTRODUCTIONS.get(language, INTRODUCTIONS["*"])
     stripped = text.rstrip()
-    if not stripped.endswith(endings):
+    if not stripped.endswith(endings) or _WHOLE_INTRODUCTION.search(stripped[-150:]):
         return text
     ending = next(filter(stripped.endswith, endings))
     if stripped.endswith(GAP + ending):

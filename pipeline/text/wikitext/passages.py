@@ -24,7 +24,8 @@ from ..fragments import (
     resolve_entities,
     without_reference_marks,
 )
-from ..sentence_ends import SENTENCE_ENDS
+from ..sentence_ends import SENTENCE_ENDS, ends_sentence
+from ..sentence_rules import LOWER_CASE
 from .names import NAMES
 from .repair import (
     CONTROLS,
@@ -123,6 +124,11 @@ _MERGING = frozenset(" *#:;|!=0123456789")
 """First characters of words that mean something else after a line break, or after a digit."""
 # What may be the words around an unknown template, which cost the most.
 _SENTENCE_START = re.compile(r"(?<=[.!?]) |(?<=[。！？])|\n")
+# "The stage fell at {{coord|30|12|N|74|7|W}}", "a letter for {{IPA|/v/}}": words of the sentence.
+_NEEDS_WORD = re.compile(
+    r"(?:^| )(?:at|by|from|of|for|to|with|into|between|like|near|sounds?|vowels?|consonants?|letters?"
+    r"|phonemes?) \Z"
+)
 # A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gvam]|webm|flac|wav|midi?|mp3|pdf|djvu?)\s*(?:\||$)",
@@ -226,10 +232,12 @@ class _Structures:
         if name in NAMES.title_templates and self.title:
             return self.title
         is_added = name in self.added
+        is_known = is_added or find_renderer(name, self.language)
         # What is dropped is dropped as it is: its inside is never rendered.
         if not is_added and (mark := mark_of_silent(name, self.language)):
-            return self._drop("templates", index, close, mark)
-        is_known = is_added or find_renderer(name, self.language)
+            is_word = is_known and _NEEDS_WORD.search(self.parts[index - 1])
+            if not is_word:
+                return self._drop("templates", index, close, mark)
         if depth >= _MAX_DEPTH or not is_known:
             # If its line holds only templates, it is not a word of a sentence.
             before = self.parts[index - 1]
@@ -390,8 +398,10 @@ _DROPPED_LINE = re.compile(
     r"[\x01-\x03]*+[*#:;|!=][^\n]*+"
     r"|-{4}[^\n]*+|[\x01-\x03]++(?=\n|\Z)|\}{1,2}[ \t]*+(?=\n|\Z)))"
 )
-# "(It may be so.)", "'It is.'": marks of ours are invisible.
-_ENDED = re.compile(f"[{''.join(sorted(SENTENCE_ENDS))}][\\x01-\\x03\"'”’»）)」』]*+\\Z")
+# In 40 characters are seven words of English. Long quotations are in italics, too.
+_INDENTED_TEXT = re.compile(
+    rf"\n:++[ \t]*+(?![*#;|!=.\x01-\x03{LOWER_CASE}]|''(?!.{{200}})|[\"“„«‘'(]+[.{LOWER_CASE}]).{{40}}"
+)
 # "[https://example.org the label]"; without a label it is a footnote. It ends at marks of italics.
 _ADDRESS = re.compile(
     r"(?i:(?:(?:https?|ftps?|git|gopher|ircs?|mms|nntp|redis|sftp|ssh|svn|telnet|worldwind):)?//"
@@ -428,34 +438,29 @@ def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
     parts = _DROPPED_LINE.split(text)
     # A line of nothing else was counted when it became a mark: a template, an indented formula.
     marks = f"\n {REMOVED}{MISSING}{PRONUNCIATION}{GAP}*#:;.,"
-    for line in parts[1::2]:
-        if line.startswith("\n="):
-            dropped["headings"].append(line)
-        elif line.strip(marks):
-            dropped["lists"].append(line)
-    # Most parts are empty: they stand between the lines of one list.
-    prose = [introduction_gap(part, language) if part else part for part in parts[::2]]
+    prose = parts[:1]
+    for line, following in zip(parts[1::2], parts[2::2], strict=True):
+        if _is_indented_prose(line):
+            prose.append(line.lstrip("\n:"))
+        else:
+            if line.startswith("\n="):
+                dropped["headings"].append(line)
+            elif line.strip(marks):
+                dropped["lists"].append(line)
+            if prose[-1]:  # most are empty: they stand between the lines of one list
+                prose[-1] = introduction_gap(prose[-1], language)
+        prose.append(following)
+    prose[-1] = introduction_gap(prose[-1], language)
     return PARAGRAPH_BREAK.join(prose)
 
 
-def _with_indented_prose(text: str) -> str:
-    """Make paragraphs of lines that are indented by colons and hold whole sentences: quotations and
-    remarks, not formulas, notes in italics, and what goes on below an item of a list.
+def _is_indented_prose(line: str) -> bool:
+    """Return whether an indented line is whole sentences, as of a quotation or an explanation; not
+    an item, a verse, a formula, or a note in italics ("See also ...").
     """
-    lines = text.split("\n")
-    below_item = False
-    for index, line in enumerate(lines):
-        if not line.startswith(":"):
-            below_item = line.startswith(("*", "#", ";"))
-            continue
-        prose = line.lstrip(": \t")
-        num_letters = sum(map(str.isalpha, prose))
-        is_long = num_letters >= (20 if prose[:1] > "\u2e80" else 50)
-        is_text = num_letters + prose.count(" ") > 0.85 * len(prose)
-        is_note = prose.startswith("''") and prose.endswith("''")
-        if is_long and is_text and not (below_item or is_note) and _ENDED.search(prose):
-            lines[index] = f"\n{prose}\n"
-    return "\n".join(lines)
+    if not line.startswith("\n:") or not _INDENTED_TEXT.match(line) or not ends_sentence(line):
+        return False
+    return sum(map(str.isalpha, line)) > 0.65 * len(line)
 
 
 def _render_inline(text: str, language: str) -> str:

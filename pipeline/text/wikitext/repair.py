@@ -115,7 +115,9 @@ def _repair_parenthesis(match: re.Match[str]) -> str:
             repaired += separator
         repaired += _SILENT_HOLE.sub("", item)
     repaired = repaired.strip()
-    return f"{before}{repaired}{after}" if repaired else REMOVED
+    # A sentence is whole without a parenthesis that lacks words; "f(<removed>)" is part of a word.
+    lacks_words = GAP in re.sub(MISSING, _gap, repaired) and before.startswith(" ")
+    return REMOVED if not repaired or lacks_words else f"{before}{repaired}{after}"
 
 
 def items_of(enumeration: str) -> list[tuple[str, str]]:
@@ -153,9 +155,9 @@ def _gap(match: re.Match[str]) -> str:
     begins_sentence = not before.strip() or before.rstrip()[-1] in ".!?:"
     if begins_sentence:
         needs_words = after.strip()[:1].islower() or after[:1] in _PARTICLES
-    elif before[-1].isspace() or before[-1] in '「『“„«‘"':
+    elif before[-1].isspace() or before[-1] in '「『“„«‘"$€£¥=≈~±':
         needs_words = True
-    elif before[-1].isdigit() or before[-1] in "–−-+±×~≈<>=$€£¥":
+    elif before[-1].isdigit() or before[-1] in "–−-+×<>":
         # "3{{Bruch|1|2}} Zoll" is not "3 Zoll".
         needs_words = after.strip()[:1].isalnum()
     elif before[-1] in "、，":

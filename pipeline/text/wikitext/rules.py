@@ -38,6 +38,7 @@ def _convert(arguments: Arguments, language: str) -> str | None:
     #   plain              5    km   mi
     words = ""
     position = 1
+    is_adjective = arguments.get("adj", "") in ("on", "mid")
     while (value := arguments.get(str(position), "")) and _NUMBER.fullmatch(value):
         words += format_number(value, language).replace("+", " ")
         following = arguments.get(str(position + 1), "")
@@ -46,16 +47,63 @@ def _convert(arguments: Arguments, language: str) -> str | None:
             position += 2
             continue
         if following:
-            unit = unit_words(following)
-            if arguments.get("adj") and unit.isalpha() and unit.endswith("s") and len(unit) > 3:
-                unit = unit[:-1]  # "a 40 acre farm"
-            words += f" {unit}"
+            words += _unit_behind(value, following, is_adjective=is_adjective)
         second_unit = arguments.get(str(position + 3), "")
         if second_unit.lower() not in ("ft", "in", "lb", "oz", "mi", "yd", "st"):
             return words
         words += " "
         position += 2
     return words.strip() or None
+
+
+def _unit_behind(number: str, code: str, *, is_adjective: bool) -> str:
+    """Return a unit in words behind its number: " acres" of 40, " acre" of 1, "-acre" of a field.
+
+    Symbols, such as km, stay as they are.
+    """
+    unit = unit_words(code)
+    if not (unit.endswith(("s", "feet")) and unit.isalpha() and (is_adjective or number == "1")):
+        return f" {unit}"
+    singular = {"feet": "foot", "inches": "inch"}.get(unit, unit.removesuffix("s"))
+    return f"-{singular}" if is_adjective else f" {singular}"
+
+
+def _coord(arguments: Arguments, language: str) -> str | None:
+    """Words of ``coord|30|12|N|74|7|W``: "30°12′N 74°7′W"."""
+    words = ""
+    signs = iter("°′″")
+    for key in map(str, range(1, 9)):
+        value = arguments.get(key, "")
+        if value in ("N", "S", "E", "W"):
+            words += f"{value} "
+            signs = iter("°′″")
+        elif words.count(" ") < 2 and _NUMBER.fullmatch(value):
+            words += value + next(signs, "")
+    return words.strip() if words.count(" ") == 2 else None
+
+
+def _gauge(arguments: Arguments, language: str) -> str | None:
+    """Words of ``track gauge|1435mm``; others name a gauge by a code."""
+    measure = re.fullmatch(r"([\d.,]+) ?(mm|m|in|ft)", arguments.get("1", ""))
+    return measure and f"{format_number(measure[1], language)} {measure[2]}"
+
+
+def _density(arguments: Arguments, language: str) -> str | None:
+    """Words of ``pop density|1000|10|km2``: the people and the area by which they are divided."""
+    people, area = (arguments.get(key, "").replace(",", "") for key in "12")
+    if not (people.isdecimal() and re.fullmatch(r"\d+(?:\.\d+)?", area) and float(area)):
+        return None
+    density = float(people) / float(area)
+    number = f"{density:.0f}" if density >= 10 else f"{density:.1f}"
+    return f"{format_number(number, language)}/{unit_words(arguments.get('3', 'km2'))}"
+
+
+def _ordinal(arguments: Arguments, language: str) -> str | None:
+    number = arguments.get("1", "")
+    if not number.isdecimal():
+        return None
+    last = "" if number[-2:] in ("11", "12", "13") else number[-1]
+    return number + {"1": "st", "2": "nd", "3": "rd"}.get(last, "th")
 
 
 def _value(arguments: Arguments, language: str) -> str | None:
@@ -339,12 +387,16 @@ RULES: dict[str, Renderer] = {
     "audio": _audio,
     "century": _century,
     "convert": _convert,
+    "coord": _coord,
     "date": _date,
+    "density": _density,
+    "gauge": _gauge,
     "joined": partial(_joined, ""),
     "sic": _sic,
     "language_text": language_text,
     "last_argument": _last_argument,
     "listed": partial(_joined, ", "),
+    "ordinal": _ordinal,
     "quantity": _quantity,
     "value": _value,
 }
