@@ -126,8 +126,8 @@ _MERGING = frozenset(" *#:;|!=0123456789")
 _SENTENCE_START = re.compile(r"(?<=[.!?]) |(?<=[。！？])|\n")
 # "The stage fell at {{coord|30|12|N|74|7|W}}", "a letter for {{IPA|/v/}}": words of the sentence.
 _NEEDS_WORD = re.compile(
-    r"(?:^| )(?:at|by|from|of|for|to|with|into|between|like|near|sounds?|vowels?|consonants?|letters?"
-    r"|phonemes?) \Z"
+    r"(?:^| )(?:at|by|from|of|for|to|with|into|between|like|near"
+    r"|sounds?|vowels?|consonants?|letters?|phonemes?) \Z"
 )
 # A picture whose namespace is in a language that neither `NAMES` nor the dump lists.
 _FILE_NAMES = re.compile(
@@ -400,7 +400,8 @@ _DROPPED_LINE = re.compile(
 )
 # In 40 characters are seven words of English. Long quotations are in italics, too.
 _INDENTED_TEXT = re.compile(
-    rf"\n:++[ \t]*+(?![*#;|!=.\x01-\x03{LOWER_CASE}]|''(?!.{{200}})|[\"“„«‘'(]+[.{LOWER_CASE}]).{{40}}"
+    rf"\n:++[ \t]*+(?![*#;|!=.\x01-\x03{LOWER_CASE}]|[\"“„«‘'(]+[.{LOWER_CASE}]|''(?!.{{200}}))"
+    ".{40}"
 )
 # "[https://example.org the label]"; without a label it is a footnote. It ends at marks of italics.
 _ADDRESS = re.compile(
