@@ -433,8 +433,6 @@ _VARIANT_TEXT = re.compile(
 
 def _drop_lines(text: str, language: str, dropped: Dropped) -> str:
     """Replace lines that are not prose by breaks of paragraphs; "These are:" above gets a `GAP`."""
-    if "\n:" in text:
-        text = _with_indented_prose(text)
     # `re.split` keeps the lines that match, because they are a group: prose, line, prose, line, ...
     parts = _DROPPED_LINE.split(text)
     # A line of nothing else was counted when it became a mark: a template, an indented formula.

@@ -59,7 +59,6 @@ _SOUND_FOLLOWS = ("for", "to", "with", "is", "are", "like", "into", "between", "
 _BEFORE_A_SOUND = "|".join(f"(?<= {word} .)" for word in _SOUND_FOLLOWS)
 _SPOKEN_WORD = re.compile(
     rf"{PRONUNCIATION}(?:(?<=[Tt]he .)|(?<=\b[ELel][ael] .)|{_BEFORE_A_SOUND})(?= \w)"
-    rf"|{PRONUNCIATION}(?<= for .)(?=[.;])"  # "Coptic has a letter for {{IPA|x}}."
 )
 _LABEL = re.compile(
     r"(?:pronounced|named|pronunciation|ipa|or|and|also|in)?\W*|.{0,60}:", re.IGNORECASE

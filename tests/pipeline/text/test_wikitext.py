@@ -155,7 +155,6 @@ SAID = "I have seen the whole of the land, and it is good. We shall go there in 
     [
         (f':: "{SAID}"', [f'"{SAID}"']),
         (f": {SAID}<ref>note</ref>\n:{SAID}", [SAID, SAID]),
-        (f"* item\n: {SAID}", []),  # of the item
         (f":''{SAID}''", []),  # leads to another article
         (":<math>x</math> " + "a + b = c, d - e = f, " * 8 + "as it was.", []),
     ],
