@@ -192,7 +192,7 @@ def figure(value: float) -> str:
 
 def is_detail(metric: str) -> bool:
     """Return whether a table leaves out a metric, one of SQuAD 2.0's many."""
-    return metric.startswith("best_") or metric.endswith(("Ans_exact", "_at_tau_0", "total"))
+    return metric.startswith("best_") or metric.endswith(("Ans_exact", "total"))
 
 
 def byte_size(num_bytes: int) -> str:
