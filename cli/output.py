@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
@@ -121,13 +122,20 @@ def with_flags(message: str) -> str:
     ``lower --max-bad``. Other words in backticks stay. A local copy of a remote file, such as
     ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
     """
-    flags = {}
-    for command in settings.commands.values():
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                flags[parameter.name] = parameter.opts[0]
-    message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), message)
+    message = re.sub(r"`(\w+)`", lambda found: _flag(found[1]) or found[0], message)
     return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)
+
+
+def _flag(name: str) -> str | None:
+    """Return the option that sets a field; None if it has none."""
+    context = click.get_current_context(silent=True)
+    at_work = [context.command] if context else []
+    # The others are imported only if this one does not have it: all take longer than a short text.
+    for command in chain(at_work, settings.commands.values()):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name == name:
+                return parameter.opts[0]
+    return None
 
 
 @dataclass(frozen=True)

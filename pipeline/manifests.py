@@ -5,7 +5,6 @@ The files are JSON with sorted keys; fields at their defaults are left out.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, structs
@@ -13,7 +12,7 @@ from msgspec import Meta, Struct, structs
 from .config import BuildConfig, IngestConfig, VocabConfig
 from .counters import count_of
 from .errors import UserError
-from .parsing import Count, FileName, Fraction, parse_json
+from .parsing import Count, FileName, Fraction, digest_of_fields, parse_json
 
 Config = TypeVar("Config")
 Split = Literal["train", "validation"]
@@ -42,7 +41,9 @@ class Head(Struct, Generic[Config], frozen=True, kw_only=True, omit_defaults=Tru
     already_finished: bool = False
     """Whether the stage found its output complete and did nothing; not stored."""
     digest: str = ""
-    """The digest of the whole file, set when it is read; not stored."""
+    """The digest of all other fields, by which the next stage records what it has read; manifests
+    from before it was stored get it when they are read.
+    """
 
 
 StoredHead = Head[dict[str, Any]]
@@ -275,6 +276,10 @@ def parse_manifest(content: bytes, path: str) -> Manifest:
     check_schema_version(version, path)
     stage = parse_json(content, _Stage, path).stage
     manifest = parse_json(content, KINDS[stage], path)
-    # The digest is that of the bytes in the file: the next stage records which input it has read.
-    digest = blake2b(content, digest_size=16).hexdigest()
+    digest = digest_of_fields(parse_json(content, dict[str, Any], path))
+    if manifest.digest not in ("", digest):
+        raise UserError(
+            f"{path} is damaged or was edited (its digest differs): recreate its directory with "
+            f"`clozeworks {stage} … --overwrite`, or delete `digest` from it to use it as it is."
+        )
     return structs.replace(manifest, digest=digest)

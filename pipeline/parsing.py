@@ -7,7 +7,10 @@ ignored, so that newer files can be read.
 
 import csv
 import io
+import json
 import re
+from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, TypeVar
@@ -49,6 +52,23 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         if kind not in _decoders:
             _decoders[kind] = msgspec.json.Decoder(kind)
         return _decoders[kind]
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` as JSON whose bytes depend on nothing but the value."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def digest_of(value: Any) -> str:
+    """Return the blake2b digest (32 hexadecimal digits) of a JSON value or of bytes."""
+    if not isinstance(value, bytes):
+        value = canonical_json(value)
+    return blake2b(value, digest_size=16).hexdigest()
+
+
+def digest_of_fields(values: Mapping[str, Any], *but: str) -> str:
+    """Return the digest of what JSON holds, except ``digest``, where it is stored, and `but`."""
+    return digest_of({name: values[name] for name in values.keys() - {"digest", *but}})
 
 
 def parse_json(

@@ -31,10 +31,10 @@ import torch
 from msgspec import Struct
 
 from ...pipeline.errors import UserError
-from ...pipeline.parsing import parse_json
+from ...pipeline.parsing import digest_of_fields, parse_json
 from ...pipeline.seeding import stable_hash
 from ...pipeline.storage import is_remote
-from ...pipeline.storage.directory import TEMPORARY, OutputDirectory, digest_of
+from ...pipeline.storage.directory import TEMPORARY, OutputDirectory
 from ...pipeline.storage.state import VOCABULARY_FILES, claimed, resumes
 from ..card import CARD
 from ..checkpoint import (
@@ -215,9 +215,8 @@ def _digests(checkpoint: Path) -> dict[str, str]:
 
 
 def _digest_of_state(state: Mapping[str, object]) -> str:
-    fields = {name: state[name] for name in state.keys() - set(_Recorded.__struct_fields__)}
     # As JSON, which a stored one comes from: tuples are lists, and names are text.
-    return digest_of(json.loads(json.dumps(fields)))
+    return digest_of_fields(json.loads(json.dumps(state)), "sha256")
 
 
 def link_files(names: Iterable[str], source: Path, output: Path) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..arrow import SetLookupOptions, call_function, sort_order, take
 from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
 from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, KeyRange, plan_keys
@@ -26,12 +26,6 @@ from .scatter import Scatter
 DUPLICATE = "duplicate_texts"
 NEAR_DUPLICATE = "near_duplicates"
 DOCUMENTS_PER_UNIT = 500_000
-_ORDER = [
-    ("text_hash", "ascending"),
-    ("text_hash_low", "ascending"),
-    ("hash", "ascending"),
-    ("doc_id", "ascending"),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +67,9 @@ class Deduplicate(Phase):
         if NEAR_DUPLICATES.name in job.writers:
             near_duplicates.extend(NEAR_DUPLICATES.read(job, partitions))
         documents = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
-        stays = documents["kept"].is_null()
-        staying = documents.filter(stays)
-        removed = documents.filter(pc.call_function("invert", [stays]))
+        stays = call_function("is_null", [documents["kept"]]).to_numpy()
+        staying = take(documents, np.flatnonzero(stays))
+        removed = take(documents, np.flatnonzero(~stays))
         with LEFT_OUT.write(job, unit.name) as writer:
             writer.write(removed.select(LEFT_OUT.schema.names))
 
@@ -92,7 +86,7 @@ class Deduplicate(Phase):
         num_candidates = MAX_CANDIDATES if is_only_unit else ENOUGH_DOCUMENTS
         # Versions of a document under one id share their hashes: each counts once.
         _, rows = np.unique(staying["validation_hash"].to_numpy(), return_index=True)
-        lowest = staying.take(pa.array(rows[:num_candidates]))
+        lowest = take(staying, rows[:num_candidates])
         candidates = lowest.select(Candidate._fields).to_pylist()
         return Deduplicated(
             documents=staying.num_rows,
@@ -116,10 +110,10 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> pa.Table:
     #   hash  1  4  7  2  3  8
     #         *        *  *           first of its text
     #            x  x     n  x        removed: x as a duplicate, n as a near-duplicate
-    keys = keys.sort_by(_ORDER)
-    columns = [keys[name].to_numpy() for name, _ in _ORDER[:3]]
+    keys = take(keys, sort_order(keys, "text_hash", "text_hash_low", "hash", "doc_id"))
+    columns = [keys[name].to_numpy() for name in ("text_hash", "text_hash_low", "hash")]
     is_distinct = begins_run(*columns)
-    keys = keys.filter(pa.array(is_distinct))
+    keys = take(keys, np.flatnonzero(is_distinct))
     high, low, _ = columns
     is_first = begins_run(high[is_distinct], low[is_distinct])
     #   is_first        1  0  0  1  1  0
@@ -127,13 +121,12 @@ def decide(keys: pa.Table, near_duplicates: pa.Table) -> pa.Table:
     rows = np.arange(len(is_first))
     row_if_first = np.where(is_first, rows, 0)
     row_of_first = np.maximum.accumulate(row_if_first)
-    first_ids = keys["doc_id"].take(pa.array(row_of_first))
+    first_ids = take(keys["doc_id"], row_of_first)
     # The first of a text stands for it among the near-duplicates; its copies are duplicates anyway.
-    options = pc.SetLookupOptions(near_duplicates["text_hash"])
-    row_in_near = pc.call_function("index_in", [keys["text_hash"]], options)
-    similar_ids = near_duplicates["kept"].take(row_in_near)
-    choices = [pa.array(is_first), similar_ids, first_ids]
-    kept = pc.call_function("if_else", choices)
+    options = SetLookupOptions(near_duplicates["text_hash"])
+    row_in_near = call_function("index_in", [keys["text_hash"]], options)
+    similar_ids = call_function("take", [near_duplicates["kept"], row_in_near])
+    kept = call_function("if_else", [pa.array(is_first), similar_ids, first_ids])
     reasons = np.where(is_first, NEAR_DUPLICATE, DUPLICATE)
     keys = keys.append_column("reason", pa.array(reasons))
     return keys.append_column("kept", kept)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .. import ragged
+from ..arrow import call_function, sort_order, take
 from ..counters import CounterRecord, Counters
 from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
@@ -31,7 +31,6 @@ from .scatter import Scatter
 from .shard_plan import ShardRun, plan_shards
 
 ROW_GROUP_DOCUMENTS = 4096
-_ORDER = [("hash", "ascending"), ("doc_id", "ascending"), ("row", "ascending")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +91,12 @@ class Gather(Phase):
         shards: list[DocumentsShard] = []
         for index, documents in enumerate(documents_of_shards):
             keys = documents.select(["hash", "text_hash", "doc_id"])
-            is_of_shard = shard_of_left_out == index
-            removals = left_out.filter(pa.array(is_of_shard))
+            removals = take(left_out, np.flatnonzero(shard_of_left_out == index))
             order, repeated = choose_rows(keys, removals, counters)
             # In slices, because they may be as many as those that stay.
             for start in range(0, len(repeated), ROW_GROUP_DOCUMENTS):
-                indices = pa.array(repeated[start : start + ROW_GROUP_DOCUMENTS])
-                sentences = documents["sentences"].take(indices).combine_chunks().flatten()
+                indices = repeated[start : start + ROW_GROUP_DOCUMENTS]
+                sentences = take(documents["sentences"], indices).combine_chunks().flatten()
                 counters.count_left_out("repeated_ids", _num_words(sentences))
             check_shard_size(run.split, len(order), self.num_shards)
             shards.append(_write_shard(job, run, names[index], documents, order))
@@ -109,23 +107,40 @@ def _documents(job: Job, run: ShardRun, left_out: pa.Table) -> Iterator[pa.Recor
     """Yield the documents of a unit's shards; those that are left out without their sentences, as
     they can far outnumber the others.
     """
-    left_out_keys = np.sort(_document_keys(left_out))
     no_sentences = pa.scalar([], SCATTERED.schema.field("sentences").type)
     column = SCATTERED.schema.get_field_index("sentences")
+    removals = Removals(left_out)
     for batch in SCATTERED.read(job, run.partitions(job.setup.layout)):
         is_chosen = run.shard_of(batch) >= 0
         if not is_chosen.all():  # a partition holds documents of other units too
-            batch = batch.filter(pa.array(is_chosen))
-        keys = _document_keys(batch)
-        # Not `np.isin`, which would sort the keys of all that are left out again for each batch.
-        first_position = np.searchsorted(left_out_keys, keys)
-        end_position = np.searchsorted(left_out_keys, keys, side="right")
-        is_removed = end_position > first_position
+            batch = take(batch, np.flatnonzero(is_chosen))
+        is_removed = removals.rows_of(batch) >= 0
         if is_removed.any():
             arguments = [pa.array(is_removed), no_sentences, batch["sentences"]]
-            sentences = pc.call_function("if_else", arguments)
+            sentences = call_function("if_else", arguments)
             batch = batch.set_column(column, SCATTERED.schema.field(column), sentences)
         yield batch
+
+
+class Removals:
+    """Finds the documents that are left out."""
+
+    def __init__(self, left_out: pa.Table) -> None:
+        keys = _document_keys(left_out)
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+
+    def rows_of(self, documents: pa.RecordBatch | pa.Table) -> np.ndarray:
+        """Return each document's row among those left out; -1 if it is not among them."""
+        keys = _document_keys(documents)
+        rows = np.full(len(keys), -1)
+        # Not `np.isin`, which would sort those left out again for each batch.
+        position = np.searchsorted(self._keys, keys)
+        is_before_end = np.flatnonzero(position < len(self._keys))
+        is_there = self._keys[position[is_before_end]] == keys[is_before_end]
+        found = is_before_end[is_there]
+        rows[found] = self._order[position[found]]
+        return rows
 
 
 def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
@@ -157,30 +172,27 @@ def _write_shard(
     job: Job, run: ShardRun, name: str, documents: pa.Table, order: np.ndarray
 ) -> DocumentsShard:
     documents = documents.select(DOCUMENTS.names)
-    keys = ["source", "language"]
     num_sentences = 0
     num_words = 0
-    lengths: list[pa.Table] = []
+    # Documents and characters of each source and language.
+    groups: dict[tuple[str, str], list[int]] = {}
     with write_parquet(job, name, DOCUMENTS) as (writer, written):
         for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
             # The shard is in memory once, and a row group of it twice.
-            indices = pa.array(order[start : start + ROW_GROUP_DOCUMENTS])
-            rows = documents.take(indices).cast(DOCUMENTS)
+            rows = take(documents, order[start : start + ROW_GROUP_DOCUMENTS])
+            rows = pa.Table.from_arrays(rows.columns, schema=DOCUMENTS)  # whose values are required
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
             sentences = rows["sentences"].combine_chunks().flatten()
             num_sentences += len(sentences)
             num_words += _num_words(sentences)
-            lengths_of_sentences = pc.call_function("utf8_length", [sentences]).to_numpy()
+            lengths_of_sentences = call_function("utf8_length", [sentences]).to_numpy()
             offsets = ragged.offsets_in(rows["sentences"].combine_chunks())
-            characters = pa.array(ragged.sums(lengths_of_sentences, offsets))
-            lengths.append(rows.select(keys).append_column("characters", characters))
-    # Documents and characters of each source and language.
-    groups = pa.concat_tables(lengths).group_by(keys)
-    groups = groups.aggregate([("characters", "count"), ("characters", "sum")])
-    groups = groups.rename_columns(
-        {"characters_count": "documents", "characters_sum": "characters"}
-    )
-    groups = groups.sort_by([(key, "ascending") for key in keys])
+            lengths = ragged.sums(lengths_of_sentences, offsets).tolist()
+            origins = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
+            for origin, num_characters in zip(origins, lengths, strict=True):
+                counts = groups.setdefault(origin, [0, 0])
+                counts[0] += 1
+                counts[1] += num_characters
     return DocumentsShard(
         name=name,
         split=run.split,
@@ -188,7 +200,12 @@ def _write_shard(
         bytes=written.num_bytes,
         sha256=written.sha256,
         counts={"documents": len(order), "sentences": num_sentences, "words": num_words},
-        groups=[DocumentsGroup(**group) for group in groups.to_pylist()],
+        groups=[
+            DocumentsGroup(
+                source=source, language=language, documents=num_documents, characters=num_characters
+            )
+            for (source, language), (num_documents, num_characters) in sorted(groups.items())
+        ],
     )
 
 
@@ -208,19 +225,18 @@ def choose_rows(
     for name in (DUPLICATE, "repeated_ids"):
         counters.count(name, 0)  # reported even if there are none
     rows = pa.array(range(documents.num_rows), pa.int64())
-    documents = documents.append_column("row", rows)
-    # By hash (of the id) and text: another version under the same id may stay.
-    removals = left_out.drop_columns("validation_hash")
-    found = documents.join(removals, ["hash", "text_hash"])
     # Sorted, so that the first examples do not depend on the order in which files were read.
-    found = found.sort_by(_ORDER)
-    stays = pc.field("reason").is_null()
-    for row in found.filter(~stays).to_pylist():
-        counters.note(row["reason"], f"{row['doc_id']} repeats {row['kept']}")
-    remaining = found.filter(stays)
-    doc_ids = remaining["doc_id"].to_numpy()
+    order = sort_order(documents.append_column("row", rows), "hash", "doc_id", "row")
+    # By hash (of the id) and text: another version under the same id may stay.
+    row_in_left_out = Removals(left_out).rows_of(documents)[order]
+    is_removed = row_in_left_out >= 0
+    removed = take(documents["doc_id"], order[is_removed]).to_pylist()
+    removals = take(left_out, row_in_left_out[is_removed]).to_pylist()
+    for doc_id, removal in zip(removed, removals, strict=True):
+        counters.note(removal["reason"], f"{doc_id} repeats {removal['kept']}")
+    remaining = order[~is_removed]
+    doc_ids = np.array(take(documents["doc_id"], remaining).to_pylist(), object)
     is_first = ragged.begins_run(doc_ids)
     for doc_id in doc_ids[~is_first].tolist():
         counters.note("repeated_ids", doc_id)
-    rows_in_order = remaining["row"].to_numpy()
-    return rows_in_order[is_first], rows_in_order[~is_first]
+    return remaining[is_first], remaining[~is_first]

@@ -34,8 +34,15 @@ from ..data_card import CARD, data_card
 from ..errors import RunError, UserError
 from ..manifests import Manifest, StoredHead, VocabularyManifest
 from ..memory import trim_heap
-from ..parsing import convert, convert_values, parse_json
-from ..storage.directory import WORK, OutputDirectory, canonical_json, digest_of
+from ..parsing import (
+    canonical_json,
+    convert,
+    convert_values,
+    digest_of,
+    digest_of_fields,
+    parse_json,
+)
+from ..storage.directory import WORK, OutputDirectory
 from ..storage.state import JOB, MANIFEST, TIMINGS, Begun, begun_in, clear_stage, look, work_folder
 
 
@@ -148,7 +155,7 @@ _ADVICE = "Rerun with `overwrite` to start over."
 
 
 def _read_checked(path: str) -> bytes:
-    """Return the JSON of a plan or a record; raise `UserError` unless it is as it was written."""
+    """Return the JSON of a temporary file; raise `UserError` unless it is as it was written."""
     content, _, digest = storage.read_bytes(path).rpartition(b"\n")
     if digest != digest_of(content).encode():
         raise UserError(f"{path} is damaged (its digest differs). {_ADVICE}")
@@ -159,7 +166,7 @@ def _read_checked(path: str) -> bytes:
 @lru_cache(maxsize=8)
 def _read_begun(path: str, setup_type: Any) -> _OwnBegun:
     try:
-        begun = parse_json(storage.read_bytes(path), _OwnBegun, path)
+        begun = parse_json(_read_checked(path), _OwnBegun, path)
     except FileNotFoundError:
         raise RunError(
             f"{path} is missing: another process may have removed it; rerun to resume."
@@ -297,15 +304,16 @@ class Job(OutputDirectory):
         manifest = stage.manifest(self, begun.head)
         # Fields at their defaults are left out, but for the version and options.
         always = {"schema_version": manifest.schema_version, "config": asdict(manifest.config)}
-        content = canonical_json({**to_builtins(manifest), **always})
+        fields = {**to_builtins(manifest), **always}
+        digest = digest_of_fields(fields)
         if not isinstance(manifest, VocabularyManifest):
             self.write_bytes(CARD, data_card(manifest).encode())
         seconds = round(time.time() - begun.opened, 3)
         self.write_bytes(TIMINGS, canonical_json({"seconds": seconds}))
         # From here on the stage is finished; a kill before the next line only leaves litter.
-        self.write_bytes(MANIFEST, content)
+        self.write_bytes(MANIFEST, canonical_json({**fields, "digest": digest}))
         self.remove(WORK)
-        return structs.replace(manifest, digest=digest_of(content))
+        return structs.replace(manifest, digest=digest)
 
 
 def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest | None]:
@@ -328,7 +336,7 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
     # Last: with it, the stage has begun.
     begun = _OwnBegun(plan.head, plan.setup, writers, opened=time.time())
-    job.write_bytes(job.temporary(JOB), msgspec.json.encode(begun))
+    job._write_checked(JOB, begun)
     _read_begun.cache_clear()  # of the same work, begun before
     _read_plan.cache_clear()
     return job, None

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import storage
+from ..arrow import take
 from ..errors import UserError
 from .job import Job
 
@@ -149,7 +150,7 @@ class TableWriter:
             if end > start:
                 # Not a slice: it would be written with all the values of its lists, not only its
                 # own.
-                rows_of_partition = rows.take(pa.array(order[start:end]))
+                rows_of_partition = take(rows, order[start:end])
             self._write_batch(rows_of_partition)
             start = end
 

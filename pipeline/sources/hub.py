@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..errors import UserError
-from ..storage.directory import digest_of
+from ..parsing import digest_of
 from .streams import digest_of_file
 
 PREFIX = "hf:"

@@ -28,8 +28,8 @@ from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters
 from ..encodings import UTF_8, stream_of
+from ..parsing import digest_of
 from ..source_formats import FORMATS
-from ..storage.directory import digest_of
 
 NUM_SAMPLES = 16
 SAMPLE_BYTES = 1 << 16

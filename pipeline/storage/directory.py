@@ -9,12 +9,10 @@ share it. Object stores and some network file systems have no such lock: there i
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
 import socket
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,18 +28,6 @@ WORK = ".work"
 TEMPORARY = f"{WORK}/tmp"
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-
-
-def canonical_json(value: Any) -> bytes:
-    """Return `value` as JSON whose bytes depend on nothing but the value."""
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
-
-
-def digest_of(value: Any) -> str:
-    """Return the blake2b digest (32 hexadecimal digits) of a JSON value or of bytes."""
-    if not isinstance(value, bytes):
-        value = canonical_json(value)
-    return hashlib.blake2b(value, digest_size=16).hexdigest()
 
 
 @contextmanager
@@ -76,6 +62,8 @@ def write_atomically(path: str, temporary_directory: str) -> Iterator[BinaryIO]:
     end; a remote one is written on this machine and uploaded at the end.
     """
     if storage.is_remote(path):
+        import tempfile  # late: it takes longer to import than all of this package's storage
+
         # In memory up to 16 MB, which nearly all files but shards have.
         with tempfile.SpooledTemporaryFile(16 << 20) as spooled:
             file = cast(BinaryIO, spooled)

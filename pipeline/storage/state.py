@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Any, Literal, cast
 
 from msgspec import structs
@@ -34,8 +33,8 @@ from ..manifests import (
     VocabularyManifest,
     parse_manifest,
 )
-from ..parsing import parse_json
-from .directory import WORK, OutputDirectory, digest_of, locked
+from ..parsing import digest_of, parse_json
+from .directory import WORK, OutputDirectory, locked
 
 MANIFEST = "manifest.json"
 TIMINGS = "timings.json"
@@ -47,7 +46,7 @@ BAD_INPUTS = "bad"
 """The folder of lists of bad input, one for each unit that met any."""
 WORD_COUNTS_FILE = "word_counts.parquet"
 
-FORMAT = 8
+FORMAT = 9
 """The version of jobs, plans, records and temporary tables; a part of their folder's name."""
 
 State = Literal["new", "replaced", "begun", "finished"]
@@ -147,7 +146,10 @@ def begun_in(directory: str) -> dict[str, StoredHead]:
     for folder in storage.folder_names(storage.join(directory, WORK)):
         path = storage.join(directory, WORK, folder, JOB)
         with suppress(FileNotFoundError):  # a folder of temporary files
-            heads[folder] = parse_json(storage.read_bytes(path), Begun, path).head
+            # The line after it is its digest, which the work itself checks: other versions' may
+            # have none, and what they began can still be named and replaced.
+            content, _, _ = storage.read_bytes(path).partition(b"\n")
+            heads[folder] = parse_json(content, Begun, path).head
     return heads
 
 
@@ -233,6 +235,8 @@ def manifest_head(
     stage: str, config: Any, inputs: Sequence[dict[str, Any]], *libraries: str
 ) -> StoredHead:
     """Return the head of a manifest; the output depends on the `libraries`, NumPy and PyArrow."""
+    from importlib.metadata import version  # late: workers read no version, and it takes long
+
     versions = {name: version(name) for name in ("clozeworks", "numpy", "pyarrow", *libraries)}
     work = {
         "stage": stage,

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
-from tests.fixtures.manifest_fixture import make_manifest, parsed
+from tests.fixtures.manifest_fixture import editable, make_manifest, parsed
 
 ONE = RunOptions(workers=1)
 GROUPS = [
@@ -99,7 +99,7 @@ def test_the_audit_allows_for_the_rounding_of_a_long_document(
 ):
     built(documents, tmp_path, weight=("books=2.5",))
     path, lengths = tmp_path / "out" / "manifest.json", np.array([longest, *[10] * 99])
-    manifest = json.loads(path.read_text())
+    manifest = editable(path)
     for group in manifest["mixture"]:
         tokens = int(lengths.sum())
         group |= {"tokens": tokens, "squared_tokens": int((lengths**2).sum())}

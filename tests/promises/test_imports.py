@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = {
     f"pipeline.{name}"
     for name in (
+        "arrow",
         "config",
         "counters",
         "encodings",

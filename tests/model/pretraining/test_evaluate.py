@@ -24,6 +24,7 @@ from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.manifest_fixture import editable
 from tests.fixtures.parity_fixture import SMALL_BERT
 
 
@@ -91,7 +92,7 @@ def test_metrics_equal_those_of_transformers_row_by_row(run, instances):
 
 def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):
     shutil.copytree(instances, tmp_path / "single")
-    manifest = json.loads((tmp_path / "single" / "manifest.json").read_text())
+    manifest = editable(tmp_path / "single" / "manifest.json")
     manifest["config"]["pairing"] = "none"
     (tmp_path / "single" / "manifest.json").write_text(json.dumps(manifest))
     measured, paired = evaluate(run, str(tmp_path / "single")), evaluate(run, instances)

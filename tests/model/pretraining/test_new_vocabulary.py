@@ -26,6 +26,7 @@ from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.manifest_fixture import editable
 from tests.fixtures.parity_fixture import SMALL_BERT
 
 UNCASED, CASED = (
@@ -184,7 +185,7 @@ def test_another_vocabulary_of_the_same_size_has_no_averages_yet(tmp_path):
     for name in ("vocab.txt", "tokenizer.json"):
         content = (other / name).read_text()
         (other / name).write_text(re.sub(r"\bw(\d+)", r"v\1", content))
-    manifest = json.loads((other / "manifest.json").read_text())
+    manifest = editable(other / "manifest.json")
     manifest["tokenizer"]["fingerprint"] = read_vocabulary(str(other)).fingerprint
     (other / "manifest.json").write_text(json.dumps(manifest))
     options: dict[str, Any] = {**SHORT, "steps": 2, "schedule": "constant-with-decay"}

@@ -21,6 +21,7 @@ from clozeworks.pipeline.vocabulary.files import read_files
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
+from tests.fixtures.manifest_fixture import editable
 
 
 def make_setup(instances: str, num_phases: int = 1, **changes: Any):
@@ -162,7 +163,7 @@ def test_each_phase_has_the_mask_rates_of_its_own_steps(instances):
 
 def test_next_sentences_need_pairs(tmp_path):
     path = write_instances(tmp_path)
-    manifest = json.loads((path / "manifest.json").read_text())
+    manifest = editable(path / "manifest.json")
     manifest["config"]["pairing"] = "none"
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(

@@ -107,6 +107,25 @@ def test_only_the_reader_of_a_format_is_imported():
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
+@pytest.mark.slow
+def test_a_short_text_does_not_wait_for_what_it_does_not_need(tmp_path: Path):
+    for name in "abcde":
+        (tmp_path / f"{name}.txt").write_text(f"This is the text of {name}. " * 20)
+    code = """if True:
+        import sys
+        from clozeworks.cli.main import main
+        try:
+            main(["ingest", *sys.argv[1:], "--output", "out", "--min-characters", "9"])
+        except SystemExit as end:
+            assert not end.code
+        late = {"pyarrow.compute", "pandas", "clozeworks.cli.pretrain"}
+        print(late & set(sys.modules), file=sys.stderr)
+    """
+    names = [f"{name}.txt" for name in "abcde"]
+    ended = subprocess.run([sys.executable, "-c", code, *names], cwd=tmp_path, capture_output=True)
+    assert ended.stderr.endswith(b"give --language for them.\nset()\n")
+
+
 def test_language_of_each_document_and_sums(tmp_path: Path):
     rows = [
         {"id": str(i), "url": url, "text": text_of(i, 10 + i)}

@@ -4,18 +4,30 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.execution.job import Job, Phase, Unit, _read_checked, job_of, open_job
+from clozeworks.pipeline.execution.job import (
+    Job,
+    Phase,
+    Unit,
+    _read_begun,
+    _read_checked,
+    job_of,
+    open_job,
+)
 from clozeworks.pipeline.execution.temporary import TemporaryTable
 from clozeworks.pipeline.storage import state
+from clozeworks.pipeline.storage.state import read_any_manifest
+from msgspec import structs
 
 from tests.fixtures import number_stage
 from tests.fixtures.number_stage import (
@@ -112,6 +124,38 @@ def test_a_half_opened_stage_has_not_begun(tmp_path: Path):
     _, job = opened(tmp_path)
     do_all(stage, job)
     assert squares_of(job.finish(stage)) == SQUARES
+
+
+def test_one_bit_that_flips_in_a_job_or_a_manifest_is_refused_or_changes_nothing(tmp_path: Path):
+    stage, job = opened(tmp_path)
+    random = Random(0)
+    begun = Path(job.file(job.temporary("job.json")))
+    for damaged in flipped(begun, random, 100):
+        _read_begun.cache_clear()
+        with pytest.raises(UserError, match=r"job\.json"):
+            _ = job.setup, damaged
+    _read_begun.cache_clear()
+    do_all(stage, job)
+    written = job.finish(stage)
+    num_read = 0
+    for damaged in flipped(tmp_path / "manifest.json", random, 300):
+        with suppress(UserError):
+            manifest = read_any_manifest(str(tmp_path))
+            # In the name of the digest itself, or a space: the fields are those that were written.
+            assert structs.replace(manifest, digest=written.digest) == written, damaged
+            num_read += 1
+    assert num_read < 30
+
+
+def flipped(path: Path, random: Random, num_flips: int) -> Iterator[bytes]:
+    """Write a file with one bit flipped, again and again, and as it was in the end."""
+    content = path.read_bytes()
+    for _ in range(num_flips):
+        damaged = bytearray(content)
+        damaged[random.randrange(len(content))] ^= 1 << random.randrange(8)
+        path.write_bytes(damaged)
+        yield bytes(damaged)
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"head": 3}', b"[]"])

@@ -1,5 +1,6 @@
 """A bit that flips in a file is found: by its page's checksum when it is read, or by its digest."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.storage.shards import read_columns
 from clozeworks.pipeline.vocabulary.pipeline import learn_vocabulary
 
+from tests.fixtures.manifest_fixture import editable
 from tests.fixtures.stages_fixture import Configs, make_stages
 
 FLIPS = 150
@@ -125,7 +127,8 @@ def test_a_vocabulary_and_shards_of_others_are_refused(corpus: Path, tmp_path: P
     manifest = corpus / "instances" / "manifest.json"
     text = manifest.read_text()
     rows = data.open_instances(str(corpus / "instances")).num_rows
-    manifest.write_text(text.replace(f'"rows": {rows},', f'"rows": {rows + 1},'))
+    edited = json.dumps(editable(manifest))
+    manifest.write_text(edited.replace(f'"rows": {rows},', f'"rows": {rows + 1},'))
     try:
         with pytest.raises(UserError, match=r"rows, but manifest\.json records"):
             data.open_instances(str(corpus / "instances"))

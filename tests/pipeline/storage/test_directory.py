@@ -19,10 +19,9 @@ from unittest.mock import Mock
 import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.parsing import canonical_json, digest_of
 from clozeworks.pipeline.storage.directory import (
     OutputDirectory,
-    canonical_json,
-    digest_of,
     kept,
     locked,
     write_file,
