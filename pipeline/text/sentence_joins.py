@@ -27,7 +27,6 @@ from .sentence_rules import (
     rules_in,
     words_of,
 )
-from .wikitext.name_tables import language_labels
 
 # What a rule sees before and after a break, so that long sentences do not cost more.
 _SEEN_BEFORE = 20
@@ -119,8 +118,6 @@ class JoinRules:
     """Titles, firms, "for example": words that no sentence ends with."""
     proclitics: str
     """Letters that are written with the abbreviation before which they stand."""
-    before_foreign: frozenset[str]
-    """Words before text in Latin letters: names of languages."""
     before_numbers: frozenset[str]
     final_words: frozenset[str]
     no_ends: tuple[str, ...]
@@ -134,11 +131,8 @@ def join_rules_of(code: str) -> JoinRules:
     """Return the rules of a language, by sentencex's code."""
     before_names = words_of(WORDS.before_names, code)
     abbreviations = words_of(WORDS.abbreviations, code) | before_names
-    # What a Wikipedia puts before foreign text, such as "niem. "; the English one abbreviates none.
-    labels = language_labels().get(code, {}).values()
-    before_foreign = frozenset(label.rstrip(" .") for label in labels if label.endswith(". "))
     before_numbers = before_numbers_of(code)
-    before_capitals = before_foreign | before_numbers
+    before_capitals = before_numbers
     if code == "en":
         before_capitals |= before_names | frozenset(WORDS.before_capitals.split())
     proclitics = row_of(WORDS.proclitics, code)
@@ -176,7 +170,6 @@ def join_rules_of(code: str) -> JoinRules:
         before_capitals=before_capitals,
         before_names=before_names,
         proclitics=proclitics,
-        before_foreign=before_foreign,
         before_numbers=before_numbers,
         final_words=words_of(WORDS.final_words, code),
         no_ends=tuple(row_of(WORDS.no_ends, code)),
@@ -263,8 +256,7 @@ def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
     last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
     if last_word:
-        listed = rules.before_numbers if _NUMBER.match(following) else rules.before_foreign
-        if following[:1].isascii() and is_listed(last_word[1], listed):
+        if _NUMBER.match(following) and is_listed(last_word[1], rules.before_numbers):
             return True
         if is_listed(last_word[1], rules.before_names):
             return True

@@ -58,7 +58,6 @@ _BRACKET_OF_ITS_OWN = re.compile(
     rf"\((?<=[.!?…] \()([{UPPER_CASE}][{LOWER_CASE}]{{4,}})\)"
     rf"(?= [{UPPER_CASE}][{LOWER_CASE}]{{0,3}} )"
 )
-_BULLET = re.compile("^[•◦▪■●](?= )", re.MULTILINE)
 # "Vite !… Il est parti": an ellipsis stays with its mark.
 _ELLIPSES = {"…": re.compile("…(?<=[!?]…)"), "..": re.compile(r"\.\.(?<=[!?]\.\.)\.*")}
 _MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
@@ -222,8 +221,6 @@ def _shown(text: str, code: str) -> str:
     text, num_stops = _STOP_BEFORE_STOP.subn("\ue000", text)
     if num_stops:
         text = _LAST_STOP.sub("\\1\ue000", text)
-    if "•" in text or "◦" in text or "▪" in text or "■" in text or "●" in text:
-        text = _BULLET.sub("Q", text)
     return text
 
 
