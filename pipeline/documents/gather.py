@@ -96,7 +96,8 @@ class Gather(Phase):
             # In slices, because they may be as many as those that stay.
             for start in range(0, len(repeated), ROW_GROUP_DOCUMENTS):
                 indices = repeated[start : start + ROW_GROUP_DOCUMENTS]
-                sentences = take(documents["sentences"], indices).combine_chunks().flatten()
+                repeats = take(documents["sentences"], indices).combine_chunks()
+                sentences = call_function("list_flatten", [repeats])
                 counters.count_left_out("repeated_ids", _num_words(sentences))
             check_shard_size(run.split, len(order), self.num_shards)
             shards.append(_write_shard(job, run, names[index], documents, order))
@@ -182,7 +183,7 @@ def _write_shard(
             rows = take(documents, order[start : start + ROW_GROUP_DOCUMENTS])
             rows = pa.Table.from_arrays(rows.columns, schema=DOCUMENTS)  # whose values are required
             writer.write_table(rows, row_group_size=ROW_GROUP_DOCUMENTS)
-            sentences = rows["sentences"].combine_chunks().flatten()
+            sentences = call_function("list_flatten", [rows["sentences"].combine_chunks()])
             num_sentences += len(sentences)
             num_words += _num_words(sentences)
             lengths_of_sentences = call_function("utf8_length", [sentences]).to_numpy()
