@@ -45,7 +45,7 @@ from ..training.run import (
 )
 from .card import task_card
 from .config import FinetuneConfig, all_of
-from .model import load_finetuned
+from .model import load_finetuned, make_model
 from .predict import predict_files
 from .results import (
     IDENTITY,
@@ -95,6 +95,9 @@ def finetune(
     runs = _runs(setup.task, config)
     smallest_batch = min(run.batch_size for run in runs)
     path = Path(output)
+    if overwrite:
+        # Weights that are refused now have deleted nothing.
+        make_model(setup.task, setup.checkpoint, config, config.seed)
     with (
         join_ranks(config.device, smallest_batch) as ranks,
         kept_generators(ranks.device),

@@ -109,7 +109,7 @@ def _pack_batch(
     num_tokens = int(rows.offsets[-1])
     position_T = places(rows.lengths)
     ids_T, predicted_M, labels_M = _targets(rows, objective)
-    types_T = rows.token_types()
+    types_T = position_T >= np.repeat(rows.segment_b_start, rows.lengths)
 
     ids_N = _padded(ids_T, token_step)
     types_N = _padded(types_T, token_step)
@@ -119,14 +119,15 @@ def _pack_batch(
     # The last offset, where the last real row ends, is where the first row of padding starts.
     padding_starts = np.arange(num_tokens + max_length, len(ids_N), max_length)
     starts = np.append(rows.offsets, padding_starts)
-    row_starts = torch.full((num_rows + 1,), len(ids_N), dtype=torch.int32)
-    row_starts[: len(starts)] = torch.from_numpy(starts)
+    row_starts = np.full(num_rows + 1, len(ids_N), np.int32)
+    row_starts[: len(starts)] = starts
 
     label_B = None
     if objective == "mlm+nsp":
         # Rows of padding have no next sentence.
-        label_B = torch.full((num_rows,), IGNORED)
-        label_B[: len(rows)] = torch.from_numpy(rows.next_sentence_label.astype(np.int64))
+        labels = np.full(num_rows, IGNORED, np.int64)
+        labels[: len(rows)] = rows.next_sentence_label
+        label_B = torch.from_numpy(labels)
 
     # Padding among the predictions points to the first token, and is ignored by its label.
     masked_index = _padded(predicted_M, prediction_step)
@@ -140,32 +141,33 @@ def _pack_batch(
         masked_ids=_blocks(masked_ids, PREDICTION_BLOCK),
         next_sentence_label_B=label_B,
         position_ids=_blocks(position_N, TOKEN_BLOCK),
-        row_starts=row_starts,
+        row_starts=torch.from_numpy(row_starts),
         max_length=max_length,
     )
 
 
 def _targets(rows: Rows, objective: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return token ids (T,), int64, the indices (M,) that predict, and what they predict (M,)."""
+    """Return token ids (T,), the indices (M,) that predict, and what they predict (M,), int64."""
     if objective == "ltr":
         # A token is predicted from the hidden state of the token before it.
         #
         #     flat index     0   1   2   3     4   5   6
         #     tokens        CLS  a   b  SEP   CLS  c  SEP
         #     predict        a   b  SEP  -     c  SEP  -
-        ids_T = rows.unmasked_ids().astype(np.int64)
+        ids_T = rows.unmasked_ids()
         target_M = np.flatnonzero(places(rows.lengths))  # all but each row's first token
         predicted_M = target_M - 1
-        return ids_T, predicted_M, ids_T[target_M]
-    ids_T = rows.input_ids.astype(np.int64)
-    return ids_T, rows.masked_index, rows.masked_ids.astype(np.int64)
+        return ids_T, predicted_M, ids_T[target_M].astype(np.int64)
+    return rows.input_ids, rows.masked_index, rows.masked_ids.astype(np.int64)
 
 
 def _padded(values: np.ndarray, multiple: int, value: int = 0) -> np.ndarray:
     # Two steps at least: a single block is a dimension of size 1, for which torch.compile makes a
     # graph of its own.
     length = max(2, divide_up(len(values), multiple)) * multiple
-    return np.pad(values, (0, length - len(values)), constant_values=value)
+    padded = np.full(length, value, np.int64)
+    padded[: len(values)] = values
+    return padded
 
 
 def _blocks(values: np.ndarray, size: int) -> Tensor:

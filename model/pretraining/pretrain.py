@@ -1,10 +1,10 @@
 """Pre-train: from instances to an encoder, exact and resumable.
 
-`pretrain` plans the run (`plan`), claims the folder, sets the run up on its device (`setup`), makes
-or loads the model (`start`), and trains (`training.loop`, on the updates of `work`).
+`pretrain` plans the run (`plan`), sets it up on its device (`setup`), makes or loads the model
+(`start`), claims the folder, and trains (`training.loop`, on the updates of `work`).
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ..training.run import (
     link_files,
     read_summary,
     refuse_inside,
+    resumes_run,
 )
 from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card
@@ -69,8 +70,14 @@ def pretrain(
         kept_generators(ranks.device),
         deterministic(config.deterministic),
         kept_threads(),
-        ranks.on_first(claimed_run(folder, plan.identity, overwrite)),
+        ExitStack() as claim,
     ):
+        begun = None
+        if not resumes_run(output, plan.identity, overwrite=overwrite):
+            # What is refused now has deleted nothing.
+            setup = set_up(plan, ranks)
+            begun = setup, start(setup, None)
+        claim.enter_context(ranks.on_first(claimed_run(folder, plan.identity, overwrite)))
         latest = agree_on_run(ranks, plan.identity, folder, plan.checkpoint)
         if summary := read_summary(folder, Summary):
             summary["status"] = "already finished"
@@ -80,8 +87,10 @@ def pretrain(
             delete_checkpoints(folder, keep=1)
             link_files(MODEL_FILES, latest, folder)
             print_notice(f"Resumes {output} from {latest.name}.")
-        setup = set_up(plan, ranks)
-        model, updater, state = start(setup, latest)
+        if latest or begun is None:
+            setup = set_up(plan, ranks)
+            begun = setup, start(setup, latest)
+        setup, (model, updater, state) = begun
         _note_parts(setup, state)
         state.num_threads = use_threads(state.num_threads, ranks.device)
         open_log: AbstractContextManager[RunLog | None] = nullcontext()

@@ -91,9 +91,9 @@ def refuse_inside(checkpoint: str | Path, output: str | Path) -> None:
         )
 
 
-def resumes_run(output: str, identity: Mapping[str, object], *, overwrite: bool) -> bool:
+def resumes_run(output: str | Path, identity: Mapping[str, object], *, overwrite: bool) -> bool:
     """Return whether `claimed_run` would resume a run; raises `UserError` as it would."""
-    return resumes(output, identity, RUN, overwrite=overwrite, results=RESULTS)
+    return resumes(str(output), identity, RUN, overwrite=overwrite, results=RESULTS)
 
 
 def read_summary(output: Path, kind: type[T]) -> T | None:

@@ -179,6 +179,8 @@ def select(rows: Rows, index: np.ndarray) -> Rows:
 
 def between(rows: Rows, first: int, stop: int) -> Rows:
     """Return the rows from `first` up to `stop`, without copying them."""
+    if stop - first == len(rows):
+        return rows  # with the offsets that it has computed
     return _chosen(rows, slice(first, stop), lambda offsets: slice(offsets[first], offsets[stop]))
 
 

@@ -209,6 +209,19 @@ def test_an_encoder_without_pooler_or_heads_and_the_head_of_another_task(
     )
 
 
+def test_a_model_that_is_refused_leaves_the_run_that_it_would_replace(checkpoint, data, tmp_path):
+    config = quick(epochs=0.1, learning_rates=(1e-3,))
+    finetune("sst2", data, checkpoint, tmp_path / "run", config)
+    files = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    shutil.copytree(checkpoint, tmp_path / "bad")
+    tensors = load_file(tmp_path / "bad" / "model.safetensors")
+    next(iter(tensors.values()))[0] = torch.nan
+    save_file(tensors, tmp_path / "bad" / "model.safetensors")
+    with pytest.raises(UserError, match="not finite"):
+        finetune("sst2", data, tmp_path / "bad", tmp_path / "run", config, overwrite=True)
+    assert all(path.read_bytes() == content for path, content in files.items())
+
+
 def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
     def attempt(directory: Path, **options):
         config = quick(**{"epochs": 0.1, **options}, learning_rates=(1e-3,))

@@ -148,3 +148,17 @@ def test_an_encoder_without_heads_gets_new_ones(instances, tmp_path, capsys):
     for name, weight in encoder.items():
         torch.testing.assert_close(kept[f"bert.{name}"], weight, rtol=0, atol=1e-7)
     assert kept["cls.seq_relationship.weight"].std() > 0
+
+
+def test_a_model_that_is_refused_leaves_the_run_that_it_would_replace(instances, tmp_path):
+    pretrain(make_config(steps=2), [instances], tmp_path / "run")
+    files = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    pretrain(make_config(steps=1), [instances], tmp_path / "bad")
+    path = tmp_path / "bad" / "model.safetensors"
+    tensors = load_file(path)
+    tensors["cls.predictions.bias"][0] = torch.nan
+    save_file(tensors, path)
+    config = PretrainConfig(steps=1, batch_size=4, checkpoint=str(tmp_path / "bad"))
+    with pytest.raises(UserError, match="not finite"):
+        pretrain(config, [instances], tmp_path / "run", overwrite=True)
+    assert all(path.read_bytes() == content for path, content in files.items())
