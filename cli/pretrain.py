@@ -118,6 +118,7 @@ def _dry_run(
 
     from ..model.encoders.catalogue import make_pretrain_model
     from ..model.pretraining.plan import make_plan
+    from ..model.training.logs import read_log
     from ..model.training.run import resumes_run
 
     plan = make_plan(config, list(instances))
@@ -150,7 +151,14 @@ def _dry_run(
             if rates is not None:
                 shown += ", masks {:g} to {:g}".format(*rates)
             rows.append((f"phase {number}", shown))
-        rows.append(("tokens", f"{round(plan.num_tokens()):,}"))
+        num_tokens = plan.num_tokens()
+        rows.append(("tokens", f"{round(num_tokens):,}"))
+        # How fast the run is, an interrupted one has logged.
+        logged = [] if state == "new" else read_log(Path(output, "speed.csv"))
+        if logged:
+            share_left = 1 - int(logged[-1]["step"]) / num_steps
+            left_s = share_left * num_tokens / float(logged[-1]["tokens_per_second"])
+            rows.append(("time left", duration(left_s)))
         if config.archive_every:
             num_archived = num_steps // config.archive_every
     # A weight has four bytes, and Adam's averages beside it in the last checkpoint eight.

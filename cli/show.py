@@ -137,8 +137,12 @@ def _find(
         chosen = find_documents(paths, ids, grep, limit)
         with_id = find_documents(paths, ids, None, len(ids)) if grep else chosen
         there = {document["doc_id"] for document in read_documents(with_id)} if ids else set()
-        if there and (missing := ", ".join(each for each in ids if each not in there)):
-            warn(f"not in {documents}: {missing}")
+        missing = [each for each in ids if each not in there]
+        if there and missing:
+            warn(f"not in {documents}: {', '.join(missing)}")
+        elif missing:
+            some = next(read_documents(dict.fromkeys(paths)))["doc_id"]
+            raise UserError(f"{missing[0]} is not in {documents}, whose ids are such as {some}.")
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     if chosen and isinstance(manifest, InstancesManifest):
         # Rows number the documents of the shard that has their shard's name.

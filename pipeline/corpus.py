@@ -12,6 +12,7 @@ from .execution.job import Stage, open_job
 from .execution.runner import ShowProgress, check_runner, run_planned
 from .instances.pipeline import InstancesStage
 from .manifests import DocumentsManifest, InstancesManifest, VocabularyManifest
+from .sources.formats import names_of
 from .storage.directory import locked
 from .storage.state import MANIFEST, begun_in, clear_stage, refuse_foreign
 from .vocabulary.pipeline import VocabularyStage
@@ -26,7 +27,7 @@ class CorpusManifests(NamedTuple):
 
 
 def make_corpus(
-    sources: Sequence[str],
+    sources: str | Sequence[str],
     output: str,
     ingest_config: IngestConfig,
     vocab_config: VocabConfig,
@@ -43,7 +44,7 @@ def make_corpus(
     documents = storage.join(output, "documents")
     vocab = storage.join(output, "vocab")
     ingest = IngestStage(
-        sources=tuple(sources), output=documents, config=ingest_config, max_bad=options.max_bad
+        sources=names_of(sources), output=documents, config=ingest_config, max_bad=options.max_bad
     )
     learn = VocabularyStage(documents=documents, output=vocab, config=vocab_config)
     build = InstancesStage(

@@ -55,5 +55,6 @@ def how_to_install(error: ModuleNotFoundError) -> str:
     package = str(error.name).split(".")[0]  # of `scipy.stats`, scipy
     for extra, packages in EXTRAS.items():
         if package in packages:
-            return f"{error.name}, which is not installed: pip install 'clozeworks[{extra}]'."
+            ways = f"pip install 'clozeworks[{extra}]', or in a clone ./install.sh '.[{extra}]'"
+            return f"{error.name}, which is not installed: {ways}."
     return ""

@@ -26,7 +26,7 @@ from .counters import CounterRecord, Counters
 from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
 from .instances.pipeline import InstancesStage
-from .sources.formats import plan_reading, read_range
+from .sources.formats import names_of, plan_reading, read_range
 from .sources.streams import InputRange
 from .vocabulary.pipeline import VocabularyStage
 
@@ -66,11 +66,9 @@ class Ingest(RunStage):
         config: IngestConfig | None = None,
         max_bad: float = MAX_BAD,
     ) -> None:
-        sources = (sources,) if isinstance(sources, str) else tuple(sources)
         config = config or IngestConfig()
-        super().__init__(
-            IngestStage(sources=sources, output=output, config=config, max_bad=max_bad)
-        )
+        names = names_of(sources)
+        super().__init__(IngestStage(sources=names, output=output, config=config, max_bad=max_bad))
 
 
 class LearnVocabulary(RunStage):

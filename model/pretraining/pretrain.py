@@ -38,7 +38,7 @@ from .work import PretrainWork
 
 def pretrain(
     config: PretrainConfig,
-    instances: list[str],
+    instances: str | list[str],
     output: str | Path,
     progress: ProgressCallback | None = None,
     *,
@@ -59,6 +59,8 @@ def pretrain(
     loss that is not finite, and a batch that does not fit into memory.
     """
     refuse_remote(output)
+    if isinstance(instances, str | Path):
+        instances = [instances]
     folder = Path(output)
     if config.checkpoint is not None:
         refuse_inside(config.checkpoint, folder)

@@ -69,7 +69,7 @@ class RunLog:
 
     def _open(self, name: str, columns: Sequence[str], last_step: int) -> "csv.DictWriter[str]":
         path = self._directory / name
-        rows = [row for row in _read_rows(path) if int(row["step"]) <= last_step]
+        rows = [row for row in read_log(path) if int(row["step"]) <= last_step]
         if rows:  # with the columns that were added
             columns = tuple(dict.fromkeys((*columns, *rows[0])))
         # Rewritten under another name, so that a kill in the middle loses no line.
@@ -167,7 +167,7 @@ def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
     )
 
 
-def _read_rows(path: Path) -> list[dict[str, str]]:
+def read_log(path: Path) -> list[dict[str, str]]:
     """Return the complete rows of a killed run's log; raise `UserError` if it is damaged."""
     if not path.exists():
         return []

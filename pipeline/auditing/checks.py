@@ -1,6 +1,7 @@
 """Check instances against their configuration, from their files alone."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -40,6 +41,7 @@ def audit(instances: str, documents: str | None = None) -> Audit:
     unfinished or damaged, or if the instances were not built from `documents`. All checks hold if
     ``not audit(...).failed``.
     """
+    instances = os.fspath(instances)
     manifest = read_manifest(instances, InstancesManifest)
     vocabulary = vocabulary_of_instances(instances, manifest.tokenizer.fingerprint)
     documents = documents_of(instances, manifest, documents)

@@ -27,7 +27,7 @@ from ..execution.runner import ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
 from ..source_formats import FORMATS
 from ..sources import hub
-from ..sources.formats import find_inputs, plan_units
+from ..sources.formats import find_inputs, names_of, plan_units
 from ..sources.streams import InputRange, digest_of_file, is_compressed
 from ..storage import absolute
 from ..storage.state import manifest_head
@@ -168,7 +168,7 @@ class IngestStage(Stage):
 
 
 def ingest(
-    sources: Sequence[str],
+    sources: str | Sequence[str],
     output: str,
     config: IngestConfig,
     options: RunOptions,
@@ -180,7 +180,7 @@ def ingest(
     then, from any thread. Raises `UserError` if an input or option is wrong.
     """
     stage = IngestStage(
-        sources=tuple(sources), output=output, config=config, max_bad=options.max_bad
+        sources=names_of(sources), output=output, config=config, max_bad=options.max_bad
     )
     return run_stage(stage, options, progress)
 

@@ -16,6 +16,7 @@ format of these files), so nothing in it can be of other work: files need no sta
 that outlives its run writes where nobody reads.
 """
 
+import os
 import time
 import typing
 from abc import abstractmethod
@@ -112,6 +113,9 @@ class Stage:
     output: str
 
     def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            if isinstance(value, os.PathLike):
+                object.__setattr__(self, name, os.fspath(value))
         config = getattr(self, "config", None)
         kind = typing.get_type_hints(type(self)).get("config")
         if kind is not None and not isinstance(config, kind):

@@ -4,7 +4,7 @@ The format of a file is `config.format`; by default it follows from the name, or
 bytes if the name has no suffix (WikiExtractor's ``wiki_00``) or ``.json``, which may be anything.
 """
 
-import os.path
+import os
 import posixpath
 import re
 import shlex
@@ -365,13 +365,18 @@ def read_documents(
     return chain.from_iterable(read_range(each, config, counters) for each in ranges)
 
 
+def names_of(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Return sources, or a single one, as text."""
+    if isinstance(sources, str | os.PathLike):
+        sources = [sources]
+    return tuple(map(os.fspath, sources))
+
+
 def plan_reading(
     sources: str | Sequence[str], config: IngestConfig, counters: Counters
 ) -> list[InputRange]:
     """Return the ranges to read; count files that are not read."""
-    if isinstance(sources, str):
-        sources = [sources]
-    inputs, left_out = find_inputs(sources, None, config)
+    inputs, left_out = find_inputs(names_of(sources), None, config)
     counters.add(left_out.to_record())
     return list(chain.from_iterable(plan_units(inputs, config)))
 

@@ -29,12 +29,12 @@ NUM_READERS = 16
 
 def is_remote(path: str) -> bool:
     """Tell whether `path` lies in an object store rather than on this machine."""
-    return "://" in path
+    return "://" in os.fspath(path)
 
 
 def join(directory: str, *names: str) -> str:
     """Return the path of `names` below `directory`."""
-    return "/".join([directory.rstrip("/"), *names])
+    return "/".join([os.fspath(directory).rstrip("/"), *names])  # of a `Path`, too
 
 
 def absolute(path: str) -> str:

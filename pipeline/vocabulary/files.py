@@ -1,6 +1,7 @@
 """The files of a vocabulary, as Hugging Face names them: written and read."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -105,6 +106,7 @@ def read_vocabulary(path: str) -> Vocabulary:
 
     Raise `UserError` if there is no usable one, or if `clozeworks vocab` has not finished.
     """
+    path = os.fspath(path)
     if unfinished_stage(path) == "vocab":
         raise UserError(
             f"{path} is unfinished: rerun the `clozeworks vocab` command that writes it; "

@@ -1,5 +1,6 @@
 """The summary that ``pretrain`` prints of a finished run, and its exit code."""
 
+import re
 from typing import Any
 
 import pytest
@@ -111,3 +112,18 @@ def test_the_default_size_is_said_to_be_slow_after_ten_updates(
     main(["--quiet", "pretrain", instances, "--output", "run", *options])
     notice = "--model base, the default, takes 10.0 h more on this CPU at the pace of ten updates; "
     assert capsys.readouterr().err.count(notice) == notices
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_an_interrupted_run_shows_the_time_left(instances, tmp_path, capsys):
+    run = tmp_path / "run"
+    shape = "--num-layers 1 --hidden-size 8 --num-heads 1 --steps 4 --batch-size 8 --device cpu"
+    command = ["pretrain", instances, f"--output={run}", *shape.split()]
+    main(command)
+    (run / "summary.json").unlink()
+    (run / "speed.csv").write_text("step,tokens_per_second\n1,0.01\n")
+    capsys.readouterr()
+    main([*command, "--dry-run"])
+    printed = capsys.readouterr().out
+    (num_tokens,) = re.findall(r"tokens +([\d,]+)", printed)
+    assert f"{0.75 * int(num_tokens.replace(',', '')) / 0.01 / 3600:.1f} h" in printed

@@ -162,3 +162,23 @@ def test_sentence_transformers_trains_a_runs_folder_as_the_page_says(tmp_path: P
     assert num_blocks == 2
     assert "tensor(" in printed.splitlines()[-1]
     assert (tmp_path / "scored" / "model" / "modules.json").is_file()
+
+
+@pytest.mark.slow
+def test_paths_and_a_single_source_are_taken(tmp_path: Path):
+    package: Any = clozeworks.pipeline  # its annotations say `str`
+    texts = tmp_path / "texts"
+    shutil.copytree(QUICKSTART / "corpus" / "books", texts)
+    config = package.IngestConfig(language="en")
+    options = package.RunOptions(workers=1)
+    documents, vocab, instances = (tmp_path / name for name in ("d", "v", "i"))
+    package.ingest(texts, documents, config, options)
+    package.learn_vocabulary(documents, vocab, package.VocabConfig(size=300), options)
+    rows = package.BuildConfig(max_length=32, duplicates=1)
+    package.build(documents, vocab, instances, rows, options)
+    assert len(package.read_vocabulary(vocab)) == 300
+    assert package.audit(instances).checks
+    manifests = package.make_corpus(
+        str(texts), tmp_path / "c", config, package.VocabConfig(size=300), rows, options
+    )
+    assert manifests.documents.digest == package.ingest(texts, documents, config, options).digest

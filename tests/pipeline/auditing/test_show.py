@@ -106,7 +106,9 @@ def test_rows_are_found_by_text_id_and_condition(
     assert capsys.readouterr().out.count("enwiki:") == 6  # more than -n
     main(["show", directory, "c:1", "b:1"])
     assert f"Warning: not in {directory}: c:1.\n" in capsys.readouterr().err
-    for line in (["c:1"], ["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
+    refusal = f"c:1 is not in {directory}, whose ids are such as b:1."
+    assert refusal in error_of(capsys, "show", directory, "c:1")
+    for line in (["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
         assert "Nothing like this" in error_of(capsys, "show", directory, *line)
     error = error_of(capsys, "show", directory, "--where", "no")
     assert '--where: Binder Error: Referenced column "no"' in error
