@@ -369,7 +369,7 @@ def names_of(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
     """Return sources, or a single one, as text."""
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
-    return tuple(map(os.fspath, sources))
+    return tuple(os.fspath(source) for source in sources)
 
 
 def plan_reading(
