@@ -42,7 +42,6 @@ class Counters:
     `examples` holds the first few locations of each reason, and of some neutral counts.
     `num_words_left_out` sums what `leave_out` counts. `listed` are lines of JSON, one for each bad
     input, up to a megabyte; `file` is the one that is being read.
-    `columns_found` are columns of tables that the user named, and that a row had.
     """
 
     counts: Counter[str] = field(default_factory=Counter, init=False)
@@ -50,7 +49,6 @@ class Counters:
     examples: dict[str, list[str]] = field(default_factory=dict, init=False)
     num_words_left_out: int = field(default=0, init=False)
     listed: list[str] = field(default_factory=list, init=False)
-    columns_found: set[str] = field(default_factory=set, init=False)
     file: str = field(default="", init=False)
     _free_bytes: int = field(default=1 << 20, init=False)
 

@@ -6,7 +6,6 @@ No other is read: an encoding that chardet guesses is only named in the refusal,
 
 import codecs
 import io
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
@@ -22,7 +21,6 @@ CHARACTERS_PER_DAMAGE = 1000
 CHARACTERS_PER_DAMAGE_IN_PLACES = 100
 """The same of a piece of a text, since damage may be all in one place."""
 
-_NUM_WINDOWS = 16
 _BLOCK_BYTES = 1 << 16
 
 _MARKS = {  # UTF-32's mark begins with that of UTF-16
@@ -47,36 +45,13 @@ def check_encoding(name: str) -> str:
         ) from None
 
 
-def read_sample(stream: BinaryIO, num_bytes: int | None = None) -> bytes:
-    """Return up to `SAMPLE_BYTES` of a text, in whole lines.
-
-    If the size of the text is given, the stream can seek: the sample of a larger text is windows
-    from all over it, so that a change of the encoding is seen. Otherwise it is the beginning.
-    """
-    if num_bytes is None or num_bytes <= SAMPLE_BYTES:
-        head = stream.read(SAMPLE_BYTES)
-        return head if len(head) < SAMPLE_BYTES else _whole_lines(head)
-    window_bytes = SAMPLE_BYTES // _NUM_WINDOWS
-    windows: list[bytes] = []
-    for index in range(_NUM_WINDOWS):
-        # The first window begins with the text, the last ends with it. All begin at a multiple of
-        # four, where a character of UTF-16 or UTF-32 begins.
-        offset = (num_bytes - window_bytes) * index // (_NUM_WINDOWS - 1) // 4 * 4
-        stream.seek(offset)
-        window = stream.read(window_bytes)
-        if index:
-            _, _, window = window.partition(b"\n")
-        windows.append(_whole_lines(window))
-    return b"".join(windows)
-
-
-def _whole_lines(window: bytes) -> bytes:
-    """Leave out the last line, which may be cut within a character."""
-    end = window.rfind(b"\n") + 1
-    if end:
-        return window[:end]
-    # Files of old Macs, or one long line: the last characters go, which may be four bytes long.
-    return window[: window.rfind(b"\r") + 1] or window[:-4]
+def read_sample(stream: BinaryIO) -> bytes:
+    """Return the first `SAMPLE_BYTES` of a text, at most, in whole lines."""
+    head = stream.read(SAMPLE_BYTES)
+    if len(head) < SAMPLE_BYTES:
+        return head
+    # Without a line break the last character goes, which may be cut, and four bytes long.
+    return head[: head.rfind(b"\n") + 1] or head[:-4]
 
 
 def text_encoding(
@@ -126,13 +101,6 @@ def is_damage(text: str, characters_per_damage: int = CHARACTERS_PER_DAMAGE) -> 
     """
     num_damaged = text.count("\ufffd")
     return num_damaged <= max(5, len(text) // characters_per_damage)
-
-
-def check_line_ends(sample: bytes, path: str) -> None:
-    """Raise `UserError` if lines end in CR alone, as on old Macs: all would be read as one."""
-    if b"\r" in sample.rstrip() and b"\n" not in sample:
-        command = f"tr '\\r' '\\n' < {shlex.quote(path)}"
-        raise UserError(f"The lines of {path} end in CR, not LF or CRLF. Convert it: {command}")
 
 
 def recoded(

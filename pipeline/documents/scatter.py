@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -53,8 +52,6 @@ class Scattered(Record):
     bucket_bytes: bytes
     bucket_documents: bytes
     documents: int
-    columns_found: list[str]
-    """Columns that the user named, and that a row had."""
     rows_of_tables: dict[str, tuple[int, int]]
     """With `IngestConfig.id_column`: rows of each table, and those of them with the id, but not the
     text, of a row before in `PART_TEXT_BYTES`.
@@ -117,7 +114,6 @@ class Scatter(Phase):
             bucket_bytes=bucket_bytes.tobytes(),
             bucket_documents=bucket_documents.astype(np.uint32).tobytes(),
             documents=int(bucket_documents.sum()),
-            columns_found=sorted(counters.columns_found),
             rows_of_tables=rows_of_tables,
         )
 
@@ -127,9 +123,7 @@ class Scatter(Phase):
         """
         scattered = job.records(Scatter)
         counters = (record.counters for record in scattered)
-        total = sum_counters((job.setup.left_out, *counters), self.max_bad)
-        if total.counts["documents_read"]:
-            _check_columns(scattered, self.config)
+        sum_counters((job.setup.left_out, *counters), self.max_bad)
         _check_ids(scattered, self.config, self.max_bad)
         if self.config.shards is not None:
             documents_of_buckets = np.zeros(job.setup.layout.num_buckets + 1, np.int64)
@@ -191,20 +185,6 @@ def _count_repeats(rows: Sequence[Row], rows_of_tables: dict[str, tuple[int, int
         first_text = text_of_id.setdefault((row["table"], row["hash"]), row["text_hash"])
         num_repeats += first_text != row["text_hash"]
         rows_of_tables[row["table"]] = (num_rows + 1, num_repeats)
-
-
-def _check_columns(scattered: Iterable[Scattered], config: IngestConfig) -> None:
-    """Raise `UserError` if a column that the user named is in no row."""
-    named = (config.id_column, config.title_column, config.language_column, config.source_column)
-    if not any(named) and "," not in config.text_column:
-        return
-    # Late: a stage without tables needs none of it.
-    from ..sources.row_documents import Columns, missing_column
-
-    found = set(chain.from_iterable(record.columns_found for record in scattered))
-    for name in Columns.of(config).named:
-        if name not in found:
-            raise UserError(f"{missing_column(name, config)}; and give `overwrite`.")
 
 
 def _check_ids(scattered: Iterable[Scattered], config: IngestConfig, max_bad: float) -> None:

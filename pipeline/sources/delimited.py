@@ -35,7 +35,7 @@ def plan_delimited(
         if name not in header:
             raise no_column(file.path, name, header)
     columns.check_unique(header, file.path)
-    file = replace(file, lacks=lacking(header, file, config))
+    file = replace(file, lacks=lacking(header, config))
     if file.format == "csv":
         return [file]
     return plan_lines(file, range_bytes, config)

@@ -9,7 +9,7 @@ import posixpath
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters, name_counts
-from ..encodings import check_line_ends, read_sample, text_encoding
+from ..encodings import read_sample, text_encoding
 from ..errors import RunError, UserError
 from ..source_formats import FORMATS
 from ..storage.state import BAD_INPUTS, MACHINE_MADE, MANIFEST, TIMINGS, unfinished_stage
@@ -147,13 +147,9 @@ def examined(file: InputRange, config: IngestConfig) -> InputRange:
         return file
     with storage.open_input(file.path) as stream:
         file = replace(file, version=storage.version_of(stream))
-        kind = FORMATS[file.format].kind
-        if kind == "bytes" or file.num_bytes == 0:
+        if FORMATS[file.format].kind == "bytes" or file.num_bytes == 0:
             return file
-        num_bytes = None if is_compressed(file.name) else file.num_bytes
-        sample = read_sample(decompressed(stream, file.name, Counters()), num_bytes)
-    if kind == "rows":
-        check_line_ends(sample, file.path)
+        sample = read_sample(decompressed(stream, file.name, Counters()))
     return replace(file, encoding=text_encoding(sample, file.path, config.encoding))
 
 
@@ -324,13 +320,26 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
         else:
             units.extend([input_range] for input_range in ranges)
             free_bytes = range_bytes - file.num_bytes
-    all_lack = [set(input_range.lacks) for input_range in chain.from_iterable(units)]
-    if all_lack and (missing := set.intersection(*all_lack)):
-        # Late: only for those who name columns.
-        from .row_documents import missing_column
-
-        raise UserError(f"{missing_column(min(missing), config)}.")
+    _refuse_missing_columns(chain.from_iterable(units), config)
     return units
+
+
+def _refuse_missing_columns(ranges: Iterable[InputRange], config: IngestConfig) -> None:
+    """Raise `UserError` if no table has a column that the user named."""
+    named = (config.id_column, config.title_column, config.language_column, config.source_column)
+    if not any(named) and "," not in config.text_column:
+        return
+    # Late: a stage without tables needs none of it.
+    from .row_documents import Columns, missing_column
+
+    columns = Columns.of(config).named
+    missing = set(columns)
+    for input_range in ranges:
+        if input_range.format in ("jsonl", "csv", "tsv", "parquet", "hf"):
+            missing.intersection_update(input_range.lacks)
+    for name in columns:
+        if name in missing:
+            raise UserError(f"{missing_column(name, config)}.")
 
 
 def plan_input(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:

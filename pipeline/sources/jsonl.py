@@ -8,12 +8,13 @@ is bad.
 import json
 import string
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
-from .row_documents import Columns, Table, no_column, row_documents
+from .row_documents import Columns, Table, lacking, no_column, row_documents
 from .streams import InputRange, RawDocument, plan_lines
 from .texts import Lines
 
@@ -27,15 +28,18 @@ def plan_json_lines(
     """Cut a JSON Lines file into ranges; raise `UserError` if no object of its head has the text
     column. One is enough: other lines are bad input, which `read_json_lines` counts.
     """
-    head = lines.head(num_bytes=1 << 16)
+    columns = Columns.of(config)
+    # A column that only some rows have may begin later than the text's.
+    head = lines.head(num_bytes=1 << (20 if columns.named else 16))
     parsed = [_parse_object(line, file.path, head.counters) for _, line in head]
     objects = [row for row in parsed if row is not None]
-    columns = Columns.of(config)
     if objects and not any(map(columns.has_text, objects)):
         raise no_column(file.path, ",".join(columns.text), objects[0])
     if objects and all(columns.read_text(row) is None for row in objects):
         name = ",".join(columns.text)
         raise UserError(f"{file.path}: {name!r} does not hold text: give another `text_column`.")
+    if objects:
+        file = replace(file, lacks=lacking(set().union(*objects), config))
     return plan_lines(file, range_bytes, config)
 
 
@@ -64,8 +68,6 @@ def read_objects(
             continue
         if table.columns.has_text(row):
             yield offset, row
-        elif row.keys() == {"index"}:  # in the dumps of Cirrus, before each article
-            counters.count("index_lines")
         else:
             counters.skip("no_text_column", location, record=line)
 

@@ -3,7 +3,7 @@
 Documents that `ingest` wrote stay as they are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -21,7 +21,6 @@ from .row_documents import (
     columns_of,
     columns_to_read,
     is_list_type,
-    is_text,
     lacking,
     outermost,
     row_documents,
@@ -33,7 +32,6 @@ from .streams import (
     InputRange,
     RawDocument,
     counted_damage,
-    decode,
     is_bomb,
 )
 
@@ -55,7 +53,7 @@ def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list
     if damage.bad:
         return [replace(file, format=DAMAGED_FILE)]
     columns_to_read(schema, file.path, columns_of(schema, config))
-    file = replace(file, lacks=lacking(schema.names, file, config))
+    file = replace(file, lacks=lacking(schema.names, config))
     starts: list[int] = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
@@ -153,8 +151,12 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
         starts = list(range(opened.rows.num_shards))
     if opened.schema:
         columns_to_read(opened.schema, data_set.name, columns_of(opened.schema, config))
-        data_set = replace(data_set, lacks=lacking(opened.schema.names, data_set, config))
-    return data_set.cut(starts)
+        names = opened.schema.names
+    else:
+        names: list[str] = []
+        with counted_damage(DAMAGED_FILE, data_set.name, Counters()):  # which its reader counts
+            names = list(next(iter(opened.rows), {}))
+    return replace(data_set, lacks=lacking(names, config)).cut(starts)
 
 
 def read_data_set(
@@ -255,11 +257,21 @@ def _rows(
             part = batch.slice(start, num_rows)
             try:
                 rows = part.to_pylist()
-            except UnicodeDecodeError:  # becomes U+FFFD, and is counted
-                rows: list[Any] = []
-                for number, scalar in zip(part_numbers, part.to_struct_array(), strict=True):
-                    rows.append(_value(scalar, table.location(number), counters))
-            yield from zip(part_numbers, rows, strict=True)
+            except UnicodeDecodeError:
+                yield from _valid_rows(part, part_numbers, table, counters)
+            else:
+                yield from zip(part_numbers, rows, strict=True)
+
+
+def _valid_rows(
+    batch: pa.RecordBatch, numbers: Sequence[int], table: Table, counters: Counters
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows without those with text that is not UTF-8, which Parquet does not allow."""
+    for index, number in enumerate(numbers):
+        try:
+            yield number, batch.slice(index, 1).to_pylist()[0]
+        except UnicodeDecodeError as error:
+            counters.skip("invalid_utf8", table.location(number), str(error))
 
 
 def _bytes_of_items(array: pa.Array) -> np.ndarray:
@@ -283,17 +295,3 @@ def _bytes_of_items(array: pa.Array) -> np.ndarray:
         for field in array.flatten():
             num_bytes += _bytes_of_items(field)
     return num_bytes
-
-
-def _value(scalar: pa.Scalar, location: str, counters: Counters) -> Any:
-    if not scalar.is_valid:
-        return None
-    if is_text(scalar.type):
-        return decode(scalar.as_buffer().to_pybytes(), location, counters)
-    if isinstance(scalar, pa.DictionaryScalar):
-        return _value(scalar.value, location, counters)
-    if isinstance(scalar, pa.StructScalar):
-        return {name: _value(item, location, counters) for name, item in scalar.items()}
-    if isinstance(scalar, pa.ListScalar):
-        return [_value(item, location, counters) for item in scalar.values]
-    return scalar.as_py()

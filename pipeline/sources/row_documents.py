@@ -1,8 +1,7 @@
 """Turn rows of any table into documents, with the columns of ``wikimedia/wikipedia`` or others.
 
 Only the text is required. A column may lie inside another (``payload.body``), also inside each item
-of a list (``sections.text``); what a folder's name says (``region=eu``) is a column of all rows
-below it.
+of a list (``sections.text``).
 
 If ``url`` is a Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is
 the page's, and the text is read as in `extracted`. FineWiki, which has a column ``wikiname``, and
@@ -12,11 +11,10 @@ in hard-wrapped text (``pg19`` and other sets of books), which is read like the 
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Self
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -37,7 +35,6 @@ from .texts import text_pieces
 URL = "url"
 WIKINAME = "wikiname"
 """The column by which FineWiki is known: its ids are ``enwiki/12``, and its text is Markdown."""
-_PARTITION = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
 _NO_NAME = re.compile(r"[^\w.-]+")
 LONGEST_JOINED = 100_000
 """Characters of a document of joined rows, unless something else ends it earlier."""
@@ -197,17 +194,10 @@ def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
     return UserError(f"{path} has no column {name!r}, only {shown}: give `text_column`.")
 
 
-def lacking(names: Iterable[str], file: InputRange, config: IngestConfig) -> tuple[str, ...]:
-    """Return the columns that the user named and that a table with columns of these `names`, or
-    the folders that it lies in, lack.
-    """
-    tops = set(names)
-    lacks: list[str] = []
-    for name in Columns.of(config).named:
-        is_there = name in tops or outermost(name) in tops
-        if not is_there and f"/{name}=" not in f"/{file.name}":
-            lacks.append(name)
-    return tuple(lacks)
+def lacking(names: Collection[str], config: IngestConfig) -> tuple[str, ...]:
+    """Return the columns that the user named, but that a table with these `names` lacks."""
+    named = Columns.of(config).named
+    return tuple(name for name in named if name not in names and outermost(name) not in names)
 
 
 def missing_column(name: str, config: IngestConfig) -> str:
@@ -275,8 +265,6 @@ class Table:
     """As `IngestConfig.documents`."""
     keep_lines: bool = False
     """As `IngestConfig.keep_lines`."""
-    path: str = ""
-    """Its name, if that of folders may be columns (``region=eu``), as Hive and Spark write them."""
     extracted: bool = False
     """Whether all texts are articles extracted from a wiki, whatever their address."""
     continues: bool = False
@@ -295,23 +283,12 @@ class Table:
             unit=unit,
             documents=config.documents,
             keep_lines=config.keep_lines,
-            path=input_range.name,
             continues=input_range.start > 0,
         )
 
     def location(self, number: int) -> str:
         """Return where row `number` is, for messages."""
         return f"{self.name}, {self.unit} {number}"
-
-    def folder_columns(self) -> dict[str, str]:
-        """Return the columns in the path: ``{"region": "eu west"}`` of ``region=eu%20west/a``."""
-        found: dict[str, str] = {}
-        for folder in self.path.split("/")[:-1]:
-            match = _PARTITION.fullmatch(folder)
-            # An id of many rows would be repeated by all but one.
-            if match and match[2] != "__HIVE_DEFAULT_PARTITION__" and match[1] != self.columns.id:
-                found[match[1]] = unquote(match[2])
-        return found
 
 
 def row_documents(
@@ -324,9 +301,6 @@ def row_documents(
     rows that are documents), ``rows_that_look_like_markdown`` (and are not said to be), and
     ``rows_with_empty_columns`` (which the user named).
     """
-    folder_columns = table.folder_columns()
-    if folder_columns:  # beneath the rows' own
-        rows = ((number, {**folder_columns, **row} if row else row) for number, row in rows)
     if table.columns is INGESTED:
         yield from _ingested_documents(rows, table, counters)
         return
@@ -359,7 +333,6 @@ def _ingested_documents(
 ) -> Iterator[RawDocument]:
     """Yield the documents that `ingest` wrote, in their sentences."""
     columns = table.columns
-    counters.columns_found.update(DOCUMENTS.names)
     for number, row in rows:
         sentences = list(filter(None, row["sentences"] or ()))
         joined = f" {' '.join(sentences)} "
@@ -397,9 +370,6 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     """
     location = table.location(number)
     columns = table.columns
-    for name in columns.named:
-        if name not in counters.columns_found and (name in row or values_at(row, name)):
-            counters.columns_found.add(name)
     text = columns.read_text(row)
     if text is None:
         counters.skip("text_is_not_a_string", location, record=row)
@@ -514,8 +484,10 @@ def _joined_documents(
 
     A table may not say where a book ends, so `LONGEST_JOINED` characters end a document too. Its
     id, title and so on are those of its first row, whose number is added to an id that repeats, or
-    may repeat one of the part before.
+    may repeat one of the part before. An id that comes back after others is a mistake: only a
+    sorted table tells which rows are a document.
     """
+    ids: set[str] = set()
     first: RawDocument | None = None
     id_before = None if table.continues else ""  # None: unknown
     lines: list[str] = []
@@ -536,6 +508,13 @@ def _joined_documents(
         if not text.strip():
             continue
         if first is None:
+            if row_id and row_id in ids and row_id != id_before:
+                raise UserError(
+                    f"{table.location(number)}: the id {row_id!r} comes back after others: sort "
+                    "the rows by it, so that `documents` sentence joins them, or name another "
+                    "`id_column`."
+                )
+            ids.add(row_id)
             read = _read_row(row, number, table, counters)
             first = read and read[0]
             lines = []

@@ -48,7 +48,6 @@ class Names(Struct, frozen=True):
     languages: dict[str, str]
     more_languages: dict[str, str]
     units: dict[str, str]
-    height_datums: dict[str, str]
     tex_functions: str
     tex_symbols: dict[str, str]
     range_words: dict[str, str]

@@ -196,14 +196,6 @@ def _century(arguments: Arguments, language: str) -> str | None:
     return f"{century}{numeral}{era}"
 
 
-def _height_above_sea(arguments: Arguments, language: str) -> str | None:
-    """Words of ``Höhe|540|DE-NHN``: "540 m ü. NHN"."""
-    if "1" not in arguments:
-        return None
-    datum = NAMES.height_datums.get(arguments.get("2", "").lower(), "")
-    return f"{arguments['1']} m {datum}".strip()
-
-
 def _sic(arguments: Arguments, language: str) -> str:
     words = arguments.get("1", "") + arguments.get("2", "")
     return words if arguments.get("hide") else f"{words} &#91;sic&#93;"
@@ -289,12 +281,6 @@ _ACCIDENTALS = {
 }
 
 
-def _coordinates(arguments: Arguments, language: str) -> str:
-    """Text of ``Coordinate|text=Ulm``; the names of formats and icons are in capitals."""
-    text = arguments.get("text", "")
-    return "" if text.isupper() or not text[:1].isalpha() else text
-
-
 def language_of(name: str) -> tuple[str, str] | None:
     """Return the prefix and the language code of a template's name; None if it has no code.
 
@@ -377,9 +363,7 @@ def country(arguments: Arguments, language: str) -> str | None:
 RULES: dict[str, Renderer] = {
     "accidental": _accidental,
     "author_year": _author_year,
-    "coordinates": _coordinates,
     "country": country,
-    "height_above_sea": _height_above_sea,
     "labelled": labelled,
     "raised": _raised,
     "ship": _any_ship,

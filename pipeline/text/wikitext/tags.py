@@ -49,8 +49,6 @@ _CLOSING_TAGS = {
     name: re.compile(rf"</(?i:{name})\s{{0,50}}+>")
     for name in (*_DROPPED_ELEMENTS, "nowiki", "span", "sup")
 }
-# The opening tag of a footnote with content, or a closing one.
-_FOOTNOTE_TAG = re.compile(r"<(?i:ref)(?:\s[^<>]{0,2000}+)?(?<!/)>|(</(?i:ref)\s{0,50}+>)")
 _HIDDEN = re.compile(r"display\s{0,9}:\s{0,9}none", re.IGNORECASE)
 _INLINE = re.compile(r"\binline\b")
 _PLAIN_CHEMISTRY = re.compile(r"[A-Za-z0-9()\[\],]{1,80}")
@@ -117,7 +115,6 @@ class _ClosingTags:
     def __init__(self, text: str) -> None:
         self._text = text
         self._next: dict[str, re.Match[str] | None] = {}
-        self._ends_of_footnotes: dict[int, int] | None = None
 
     def find(self, name: str, start: int) -> re.Match[str] | None:
         """Return the first closing tag of `name` from `start` on."""
@@ -128,29 +125,6 @@ class _ClosingTags:
         closing = _CLOSING_TAGS[name].search(self._text, start)
         self._next[name] = closing
         return closing
-
-    def end_of_footnote(self, opening: re.Match[str], closing: re.Match[str]) -> int | None:
-        """Return where a footnote ends whose next closing tag is `closing`; None if it never does.
-
-        A footnote may hold another. One whose pair is paragraphs away was never closed.
-        """
-        first, stop = opening.end(), closing.start()
-        if self._text.find("<ref", first, stop) < 0:
-            return closing.end()  # nearly always
-        if _FOOTNOTE_TAG.search(self._text, first, stop) is None:
-            return closing.end()
-        if self._ends_of_footnotes is None:
-            self._ends_of_footnotes = {}
-            opened: list[int] = []
-            for tag in _FOOTNOTE_TAG.finditer(self._text):
-                if not tag[1]:
-                    opened.append(tag.start())
-                elif opened:
-                    self._ends_of_footnotes[opened.pop()] = tag.end()
-        end = self._ends_of_footnotes.get(opening.start())
-        if end is None or PARAGRAPH_BREAK in self._text[opening.end() : end]:
-            return None
-        return end
 
 
 def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:
@@ -173,14 +147,16 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     closing = closing_tags.find(name, end)
     if closing is None:
         return "", end
-    if name == "ref":
-        end_of_footnote = closing_tags.end_of_footnote(match, closing)
-        return (REMOVED, end_of_footnote) if end_of_footnote else ("", end)
+    stop = closing.start()
+    # The end of another one, in a paragraph below: this one was never closed.
+    holds_another = name == "ref" and text.find("<ref", end, stop) >= 0
+    if holds_another and text.find(PARAGRAPH_BREAK, end, min(stop, end + 10_000)) >= 0:
+        return "", end
     # What is not an exponent is searched again for tags, so many "<sup>" before one "</sup>" would
     # take quadratic time.
-    if name == "sup" and closing.start() - end > 1000:
+    if name == "sup" and stop - end > 1000:
         return "", end
-    content = text[end : closing.start()]
+    content = text[end:stop]
     if name == "sup":
         exponent = raised(content)
         follows_digit = text[match.start() - 1].isdigit()

@@ -1,4 +1,4 @@
-"""Which columns of a table are read: inside others, in lists, in the names of folders."""
+"""Which columns of a table are read: inside others, in lists."""
 
 import json
 from pathlib import Path
@@ -31,8 +31,7 @@ ROWS = [
 
 
 def write(folder: Path, form: str) -> Path:
-    path = folder / "title=above" / "lake" / "pmid=none" / "region=eu" / f"part-0.{form}"
-    path.parent.mkdir(parents=True)
+    path = folder / f"part-0.{form}"
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path)
     else:
@@ -42,13 +41,13 @@ def write(folder: Path, form: str) -> Path:
 
 def read(path: Path, counters: Counters | None = None, **columns: Any) -> list[RawDocument]:
     form = "parquet" if path.suffix == ".parquet" else "jsonl"
-    source = Source(form, path, path.as_posix().partition("/title=above/")[2])
+    source = Source(form, path, path.name)
     source.plan(config=IngestConfig(**columns))
     return list(source.read(counters or Counters(), config=IngestConfig(**columns)))
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_columns_lie_in_others_in_lists_and_in_the_names_of_folders(form, tmp_path):
+def test_columns_lie_in_others_and_in_lists(form, tmp_path):
     path = write(tmp_path, form)
     documents = read(
         path,
@@ -57,10 +56,10 @@ def test_columns_lie_in_others_in_lists_and_in_the_names_of_folders(form, tmp_pa
         id_column="pmid",
         title_column="headline",
         language_column="payload.lang",
-        source_column="region",
+        source_column="payload.lang",
     )
     (document,) = documents  # the other has no text, which is no damage
-    assert (document.id, document.source) == ("p-1", "eu")
+    assert (document.id, document.source) == ("p-1", "fr")
     assert (document.title, document.language) == ("A headline", "fr")
     assert document.paragraphs == ["A body."]
     assert not counters.bad and counters.counts["rows_without_text"] == 1
@@ -72,22 +71,14 @@ def test_columns_lie_in_others_in_lists_and_in_the_names_of_folders(form, tmp_pa
     ]
     # Markup is no code of a language; without --id-column, an id tells rows of one file apart.
     assert [document.language for document in both] == ["fr", ""]
-    stem = "lake/pmid=none/region=eu/part-0"
-    assert all(document.id.startswith(f"{stem}#") for document in both)
-
-    # Not those above the source; and one id of all rows is none.
-    found = read(path, text_column="headline", id_column="region")
-    assert [(document.title, document.id.partition("#")[0]) for document in found] == [
-        ("", stem),
-        ("", stem),
-    ]
+    assert all(document.id.startswith("part-0#") for document in both)
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_rows_without_a_value_in_a_named_column_are_counted(form, tmp_path):
     path = write(tmp_path, form)
     counters = Counters()
-    read(path, counters, text_column="headline", id_column="pmdi", source_column="region")
+    read(path, counters, text_column="headline", id_column="pmdi", source_column="pmid")
     assert counters.counts == {"rows_with_empty_columns": 2}
     assert counters.examples["rows_with_empty_columns"][0].endswith(" 0: pmdi")
     read(path, counters := Counters(), text_column="headline,payload.body")

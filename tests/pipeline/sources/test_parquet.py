@@ -113,6 +113,12 @@ def test_rows_are_joined_up_to_another_id_or_a_blank_one(
     assert [document.id for document in found] == ["part/a", "part/a#84", "part/a#168"]
 
 
+def test_an_id_that_comes_back_is_a_mistake_where_rows_are_joined(tmp_path: Path) -> None:
+    path = written(tmp_path, {"id": ["a", "b", "a"], "text": ["One.", "Two.", "Three."]})
+    with pytest.raises(UserError, match="row 2: the id 'a' comes back after others: sort the rows"):
+        list(read(path, Counters(), documents="sentence"))
+
+
 def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": ["7"], "text": [PROSE]})
     stems = {
@@ -161,23 +167,19 @@ def test_an_unreadable_row_group_does_not_hide_the_others(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.string_view()])
-def test_invalid_utf8_is_read_with_replacement(tmp_path: Path, kind: pa.DataType) -> None:
-    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string()).cast(kind)
-    path = written(tmp_path, {"text": raw, "label": [1, 2]})
-    counters = Counters()
-    documents = list(read(path, counters))
-    assert [document.paragraphs for document in documents] == [[f"Caf\ufffd {PROSE}"], [PROSE]]
-    assert counters.examples["invalid_utf8"] == ["data/part.parquet, row 0"]
-
-
-def test_invalid_utf8_within_lists_and_structs_is_read_with_replacement(tmp_path: Path) -> None:
-    raw = pa.array([b"Caf\xe9.", b"Yes."]).view(pa.string())
-    bodies = pa.StructArray.from_arrays([raw], ["body"])
-    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), bodies)
-    path = written(tmp_path, {"parts": lists, "label": [1]})
-    (document,) = read(path, Counters(), text_column="parts.body")
-    assert document.paragraphs == ["Caf\ufffd.", "Yes."]
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), "nested"])
+def test_a_row_with_invalid_utf8_is_bad_input(tmp_path: Path, kind: Any) -> None:
+    raw = pa.array([b"Caf\xe9 " + PROSE.encode(), PROSE.encode()]).view(pa.string())
+    if kind == "nested":
+        bodies = pa.StructArray.from_arrays([raw], ["body"])
+        texts = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), bodies)
+    else:
+        texts = raw.cast(kind)
+    path = written(tmp_path, {"parts": texts, "label": [1, 2]})
+    column = "parts.body" if kind == "nested" else "parts"
+    (document,) = read(path, counters := Counters(), text_column=column)
+    assert document.paragraphs == [PROSE]
+    assert counters.examples == {"invalid_utf8": ["data/part.parquet, row 0"]}
 
 
 def test_texts_that_are_categories_of_pandas(tmp_path: Path) -> None:

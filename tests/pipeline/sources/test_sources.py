@@ -171,10 +171,6 @@ def test_empty_files_are_counted(tmp_path: Path):
             "^all/README: no file in a known format, only 1 x files of unknown format: ",
         ),
         (
-            ["mac.csv"],
-            r"lines of mac.csv end in CR, not LF or CRLF. Convert it: tr '\\r' '\\n' < mac",
-        ),
-        (
             ["stages/v"],
             r"^stages/v holds a vocabulary, written by `clozeworks vocab`, not texts: give the doc",
         ),
@@ -207,7 +203,6 @@ def test_mistakes_of_the_user(
         write(tmp_path / name, TEXT)
     for name in ("a.csv", "a.json", "a.ndjson.gz"):
         write(tmp_path / "twins" / name, LINE)
-    write(tmp_path / "mac.csv", b"text\rIt is.\r")
     for name, stage in (("v", "vocab"), ("i", "build")):
         manifest = {"stage": stage, "versions": {"clozeworks": "1"}}
         write(tmp_path / "stages" / name / "manifest.json", json.dumps(manifest).encode())
