@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,7 +88,7 @@ def _fill(storage: Tensor, file: IO[bytes]) -> None:
     content = file.read(storage.nbytes)
     if len(content) < storage.nbytes:
         raise TorchFileError("a storage is cut off")
-    memoryview(storage.numpy())[:] = content
+    storage.numpy()[:] = np.frombuffer(content, np.uint8)
 
 
 def _rebuild(storage: Tensor, offset: Any, shape: Any, stride: Any, *others: Any) -> Tensor:

@@ -146,7 +146,7 @@ class PretrainSetup:
         num_predicted = int(separated.num_masked.sum())
         if self.plan.objective == "ltr":  # every token but each row's first
             num_predicted = int(separated.lengths.sum()) - len(separated)
-        counts = torch.tensor([num_predicted, len(rows)], dtype=torch.float32)
+        counts = torch.from_numpy(np.array([num_predicted, len(rows)], np.float32))
         batches = [batch._replace(counts=counts) for batch in batches]
         if ranks.device.type == "cuda":
             batches = [batch.pin() for batch in batches]

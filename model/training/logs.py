@@ -310,9 +310,10 @@ class _EventFile:
 
     def add_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add a point to each of these curves."""
-        for tag, value in values.items():
-            point = self._summaries.Summary.Value(tag=tag, simple_value=value)
-            self._add(step=step, summary=self._summaries.Summary(value=[point]))
+        points = [
+            self._summaries.Summary.Value(tag=tag, simple_value=values[tag]) for tag in values
+        ]
+        self._add(step=step, summary=self._summaries.Summary(value=points))
 
     def _add(self, **fields: Any) -> None:
         event = self._events.Event(wall_time=time.time(), **fields)
