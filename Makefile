@@ -21,7 +21,7 @@ demo: .venv/installed
 
 # A file of each room, without what is slow: for every save. `make test` runs all.
 QUICK := $(addprefix tests/,promises/test_imports.py cli/test_messages.py pipeline/test_ragged.py pipeline/text/test_formulas.py \
-	pipeline/text/test_gutenberg.py pipeline/sources/test_rows.py pipeline/documents/test_duplicates.py \
+	pipeline/text/test_gutenberg.py pipeline/sources/test_row_documents.py pipeline/documents/test_duplicates.py \
 	pipeline/vocabulary/test_wordpiece.py pipeline/instances/test_pairs.py pipeline/auditing/test_audit.py \
 	pipeline/storage/test_state.py pipeline/execution/test_job.py model/test_bert.py model/pretraining/test_sequence.py \
 	model/training/test_update.py model/tasks/test_classify.py)

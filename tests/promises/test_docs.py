@@ -90,3 +90,10 @@ def test_the_reference_has_all_public_names():
 @pytest.mark.parametrize("module", EXAMPLES)
 def test_the_examples_in_docstrings_hold(module):
     assert not doctest.testmod(importlib.import_module(module)).failed
+
+
+def test_the_quick_tests_are_there():
+    quick = re.search(r"^QUICK := .*\)$", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
+    assert quick is not None
+    for name in re.findall(r"[\w/]+\.py", quick[0].partition("\n\n")[0]):
+        assert (ROOT / "tests" / name).exists(), name
