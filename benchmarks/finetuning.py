@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import transformers
 from clozeworks.model.encoders.catalogue import CONFIGS
@@ -187,7 +188,7 @@ def train_peer(checkpoint: str, data: Path, epochs: float, output: Path) -> None
         eval_dataset=sets["dev"],  # pyright: ignore[reportArgumentType]
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
         compute_metrics=lambda given: {
-            "accuracy": float((given.predictions.argmax(-1) == given.label_ids).mean())
+            "accuracy": float(np.mean(np.argmax(given.predictions, -1) == given.label_ids))
         },
     )
     started = time.monotonic()

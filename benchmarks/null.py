@@ -118,7 +118,7 @@ def tune(num_updates: int) -> None:
         setup=FinetuneSetup(
             splits=TaskSplits(task, [], {}, {}, False),
             checkpoint=nothing,
-            config=FinetuneConfig(precision="bf16", compile=False),
+            config=FinetuneConfig(precision="bf16"),
             train=features,
             dev={},
         ),

@@ -27,6 +27,12 @@ NUM_EXAMPLES = 6
 @click.command()
 @click.argument("directory", type=click.Path())
 @click.option(
+    "--documents",
+    type=click.Path(),
+    help="Documents that the instances were built from, if they are not beside them: what their "
+    "sources and languages say about the labels is judged, too.",
+)
+@click.option(
     "--report",
     type=click.Path(),
     metavar="FILE.html",
@@ -50,6 +56,7 @@ NUM_EXAMPLES = 6
 def audit(
     ctx: click.Context,
     directory: str,
+    documents: str | None,
     report: str | None,
     verify: bool,
     against: tuple[str, ...],
@@ -69,15 +76,15 @@ def audit(
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
         import matplotlib  # noqa: F401  # if it is absent, say so before the work
-    if against and report:
-        raise UserError("--against looks in documents; --report is for instances.")
+    if against and (report or documents):
+        raise UserError("--against looks in documents; --report and --documents are for instances.")
     if verify:
         verify_files(directory)
     if against:
         return _print_overlaps(directory, against, as_json)
     manifest = read_any_manifest(directory)
     if not isinstance(manifest, InstancesManifest):
-        if not (report or as_json):
+        if not (report or as_json or documents):
             if verify:
                 return _verified(directory, manifest)
             if isinstance(manifest, DocumentsManifest):
@@ -87,7 +94,7 @@ def audit(
             "`clozeworks show` prints documents, and `audit --verify` reads every file of any "
             "directory."
         )
-    measured = measure(directory)
+    measured = measure(directory, documents)
     if as_json:
         click.echo(json.dumps({directory: measured.to_json()}, indent=1))
     elif not settings.is_quiet:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model.config import PretrainConfig
+from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from ..pipeline import storage
 from ..pipeline.manifests import InstancesManifest, too_little_to_judge
 from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
 from .output import ALREADY_FINISHED, CommandSummary, byte_size, duration, is_first_rank, tell, warn
-from .process import StopOnSignal
+from .process import StopOnSignal, wait_for_width
 from .progress import Report, training_progress
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def pretrain(
     for path in instances:  # before PyTorch is imported, which takes seconds
         if not storage.exists(storage.join(path, MANIFEST)):
             read_manifest(path, InstancesManifest)  # raises, saying what is there instead
+    # A BERT's are as wide; a checkpoint's width is not known yet.
+    _, hidden_size, _ = MODERNBERT_SIZES[config.size]
+    wait_for_width(config.hidden_size or hidden_size)
     if dry_run:
         return _dry_run(config, instances, output, overwrite)
     from ..model.pretraining.pretrain import pretrain as run_pretrain

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from clozeworks.cli.process import prepare_threads
+from clozeworks.cli.process import prepare_threads, wait_for_width
 
 VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "MKL_CBWR", "MKL_DYNAMIC")
 MAIN = (
@@ -58,3 +58,14 @@ def test_nothing_is_set_once_pytorch_is_there(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     prepare_threads()
     assert not any(name in os.environ for name in VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("before", "hidden_size", "after"),
+    [("1000", 512, "1000"), ("1000", 768, "20000"), ("7", 768, "7")],
+)
+def test_threads_of_a_wide_model_wait_longer(monkeypatch, before, hidden_size, after):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setenv("GOMP_SPINCOUNT", before)
+    wait_for_width(hidden_size)
+    assert os.environ["GOMP_SPINCOUNT"] == after

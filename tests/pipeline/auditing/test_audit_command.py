@@ -142,8 +142,8 @@ def test_short_words_that_end_sentences_are_listed(
     capsys.readouterr()
     main(["audit", str(documents)])
     assert " zzb. (" in capsys.readouterr().out
-    for line in ("--json", "--verify --json", "--verify --report r.html"):
+    for line in ("--json", "--verify --json", "--verify --report r.html", "--documents nowhere"):
         error = error_of(capsys, "audit", str(documents), *line.split())
         assert "audit judges instances" in error
     line = ("--against", str(tmp_path / "0.txt"), "--report", "r.html")
-    assert "--report is for" in error_of(capsys, "audit", str(documents), *line)
+    assert "--report and --documents are for" in error_of(capsys, "audit", str(documents), *line)
