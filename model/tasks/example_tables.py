@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...pipeline.encodings import check_line_ends, read_sample, recoded, text_encoding
+from ...pipeline.encodings import read_sample, recoded, text_encoding
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
 from ..notices import print_notice
@@ -188,7 +188,7 @@ def is_hub(path: Path) -> bool:
 def open_text(path: Path) -> Iterator[BinaryIO]:
     """Open a text file as UTF-8, which it must be, unless it has the mark of UTF-16 or UTF-32."""
     with path.open("rb") as file:
-        sample = read_sample(file, path.stat().st_size)
+        sample = read_sample(file)
         remedy = f"convert it: iconv -f {{guess}} -t UTF-8 {shlex.quote(path.name)}"
         encoding = text_encoding(sample, str(path), remedy=remedy)
         file.seek(0)
@@ -207,7 +207,11 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         where = f"{name}, line {number}"
         if number == 1:
             line = line.removeprefix(_UTF8_BOM)
-            check_line_ends(line, name)
+            if b"\r" in line.rstrip() and not line.endswith(b"\n"):  # as on old Macs
+                command = f"tr '\\r' '\\n' < {shlex.quote(name)}"
+                raise UserError(
+                    f"The lines of {name} end in CR, not LF or CRLF. Convert it: {command}"
+                )
         try:
             yield where, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError:
