@@ -1,91 +1,73 @@
-"""Measure every stage beside its newest peers, and print the table of a page of results.
+"""Measure every stage beside its peers and print the table of a results page.
 
-    python -m benchmarks [ROW...] [--text PARQUET] [--dump DUMP]
+    python -m benchmarks [GROUP...] [--text PARQUET] [--dump DUMP] [--megabytes 50]
+        [--peers FOLDER] [--install]
 
-PARQUET has columns ``id`` and ``text`` (for instance of `wikimedia/wikipedia`), DUMP is a Wikipedia
-dump in .xml.bz2; by default the quickstart's text and no dump. Each row is a process of its own,
-which can be run alone: the command is printed before its lines. The machine must be idle; peers are
-installed when they are first needed (see `benchmarks.peers`).
+GROUP is one or more of ingest, tokenizing, vocab, instances, near_duplicates, loader and training;
+by default all. PARQUET has the columns of `wikimedia/wikipedia`, DUMP is a Wikipedia dump in
+.xml.bz2; by default both are the quickstart's, which is enough to try it, but too little text for
+figures that mean something. `--install` makes what is missing of the peers' environments in FOLDER
+(3 GB, from PyPI); a peer that is absent has a row that says so. Nothing else should run meanwhile.
 """
 
 import argparse
+import datetime
+import multiprocessing
 import os
-import shlex
-import subprocess
-import sys
+import platform
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from .environments import install
+from .inputs import QUICKSTART, Inputs
+from .table import HEADER, print_rows
 
-QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart" / "corpus"
-ROWS = {
-    "tokenise": (
-        "-m benchmarks.tokenizing wordpiece {shard}",
-        "-m benchmarks.tokenizing bpe {shard}",
-    ),
-    "vocab": ("-m benchmarks.vocab {shard}",),
-    "ingest": ("-m benchmarks.ingest --dump {dump} --megabytes 140",),
-    "near_duplicates": ("-m benchmarks.near_duplicates {text}",),
-    "build": ("-m benchmarks.build wordpiece documents",),
-    "load": ("-m benchmarks.loading instances",),
-    "pretrain": (
-        "-m benchmarks.pretrain instances",
-        "-m benchmarks.pretrain instances --precision bf16",
-    ),
-    "finetuning": ("-m benchmarks.finetuning",),
-}
-STAGES = (
-    "ingest {text} --output documents --language en",
-    "vocab documents --output wordpiece",
-    "vocab documents --output bpe --algorithm bpe --cased",
-    "build documents --vocab wordpiece --output instances --duplicates 1",
-)
+GROUPS = ("ingest", "tokenizing", "vocab", "instances", "near_duplicates", "loader", "training")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("groups", nargs="*", metavar="GROUP", choices=[[], *GROUPS])
     parser.add_argument("--text", type=Path)
-    parser.add_argument("--dump", type=Path)
-    given = parser.parse_args()
-    if unknown := set(given.rows) - set(ROWS):
-        parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    parser.add_argument("--dump", type=Path, default=QUICKSTART / "enwiki-excerpt.xml.bz2")
+    parser.add_argument("--megabytes", type=float, default=50)
+    peers = Path.home() / ".cache" / "clozeworks" / "peers"
+    parser.add_argument("--peers", type=Path, default=peers)
+    parser.add_argument("--install", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.install:
+        install(arguments.peers)
     with tempfile.TemporaryDirectory() as folder:
-        text = given.text.resolve() if given.text else quickstart_text(Path(folder))
-        names = {"text": text, "dump": given.dump and given.dump.resolve()}
-        for stage in STAGES:
-            call = "from clozeworks.cli.main import main; main()"
-            arguments = shlex.split(stage.format(**names))
-            run(folder, ["-c", call, *arguments], stdout=subprocess.DEVNULL)
-        names["shard"] = next(Path(folder, "documents").glob("train-*.parquet"))
-        print("| what | clozeworks | peer, version, setting | ratio |\n|---|---|---|---|")
-        for command in (command for row in given.rows for command in ROWS[row]):
-            if "{dump}" in command and not given.dump:
-                continue
-            print(f"| `python {command.format(shard='SHARD', text='TEXT', dump='DUMP')}` | | | |")
-            sys.stdout.flush()
-            run(folder, shlex.split(command.format(**names)))
+        inputs = Inputs(
+            Path(folder), arguments.peers, arguments.text, arguments.dump, arguments.megabytes
+        )
+        print_page(arguments.groups or GROUPS, inputs)
 
 
-def quickstart_text(folder: Path) -> Path:
-    paths = sorted(QUICKSTART.rglob("*.txt"))
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    pq.write_table(
-        pa.table({"id": [path.stem for path in paths], "text": texts}), folder / "text.parquet"
+def print_page(groups: list[str], inputs: Inputs) -> None:
+    print(f"# {datetime.date.today():%-d %B %Y}: every stage beside its peers, in one run\n")
+    print(
+        f"{os.cpu_count()} cores of {processor()}, Python {platform.python_version()}; the text is "
+        f"{inputs.text_mb:.1f} MB in {len(inputs.texts()):,} documents.\n"
     )
-    return folder / "text.parquet"
+    print(HEADER, flush=True)
+    spawn = multiprocessing.get_context("spawn")
+    for group in groups:
+        # A process each: what one has loaded or cached is no other's, and one may fail.
+        process = spawn.Process(target=print_rows, args=(group, inputs))
+        process.start()
+        process.join()
+        if process.exitcode:
+            print(f"| {group} | failed | | | `python -m benchmarks {group}` |", flush=True)
 
 
-def run(folder: str, arguments: list[str], stdout: int | None = None) -> None:
-    """Run Python in `folder`, with the checkout's packages."""
-    paths = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env={**os.environ, **paths}, stdout=stdout
-    ).check_returncode()
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(": ")[2]
+    return platform.processor()
 
 
 if __name__ == "__main__":

@@ -1,65 +1,64 @@
-"""Tokenise documents by the dictionary of their chunks, beside every tokeniser that reads the same
-vocabulary, each on one core.
+"""Tokenise sentences by the dictionary of their chunks, beside other tokenizers, one thread each.
 
-    python -m benchmarks.tokenizing VOCABULARY PARQUET...
-
-VOCABULARY is a directory from `vocab`, WordPiece or byte-level BPE; PARQUET files have a column
-``sentences`` (documents) or ``text`` (read by line). Sentences are read once while their words are
-new, and once more when all are known; the slower peers get a sample. Times are CPU time.
+Our ids are compared with each peer's. CPU time, without start-up.
 """
 
-import os
-import sys
-import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-# Before anything starts a thread pool: one core for each side.
-os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
-
+import numpy as np
 import pyarrow as pa
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
-from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer
 
-from .peers import print_figure, run_peer
-from .vocab import read_sentences
+from .environments import run_script
+from .inputs import Inputs
+from .table import Row, peer_row
+
+UNIT = "tokens/s"
 
 
-def main(folder: str, *paths: str) -> None:
+def rows(inputs: Inputs) -> Iterator[Row]:
+    sentences = inputs.sentences()
+    path = inputs.work / "sentences.txt"
+    path.write_text("\n".join(sentences.to_pylist()), "utf-8")
+    yield from _rows(inputs, "WordPiece", inputs.wordpiece, ["kitoken", "flash-tokenizer"])
+    yield from _rows(inputs, "byte-level BPE", inputs.bpe, ["kitoken", "tiktoken", "gigatoken"])
+
+
+def _rows(inputs: Inputs, kind: str, vocabulary: Path, peers: list[str]) -> Iterator[Row]:
+    ids = inputs.work / "ids.npz"
+    cold, warm = encode(inputs.sentences(), vocabulary, ids)
+    settings = {
+        "tokenizers": "`encode_batch_fast`",
+        "kitoken": "`encode`",
+        "flash-tokenizer": "`encode` of each text",
+        "tiktoken": "`encode_ordinary_batch`",
+        "gigatoken": "`encode_files`",
+    }
+    for peer in ["tokenizers", *peers]:
+        # Only gigatoken remembers words, and so is faster in a long text.
+        step = 1 if peer == "gigatoken" else 10
+        text = inputs.work / "sentences.txt"
+        result = run_script(inputs.peers, "venv", "encode", peer, vocabulary, text, ids, step)
+        what = f"tokenise {kind}"
+        name = f"`{peer}`"
+        yield peer_row(
+            f"{what}, beside {name}", cold, name, settings[peer], result, UNIT, figure="cold"
+        )
+        if step == 1:
+            what = f"{what}, all words known, beside {name}"
+            yield peer_row(what, warm, name, settings[peer], result, UNIT, figure="warm")
+
+
+def encode(sentences: pa.ChunkedArray, vocabulary: Path, path: Path) -> tuple[float, float]:
+    """Write the ids; return the tokens a second when all words are new, and when all are known."""
     pa.set_cpu_count(1)
-    vocabulary = read_vocabulary(folder)
-    ours = vocabulary.text_tokenizer()
-    if not isinstance(ours, DictionaryTokenizer):
-        raise SystemExit(f"{folder}: tokenizers itself encodes it")
-    parts = [read_sentences(path) for path in paths]
-    sentences = pa.chunked_array(
-        [chunk for part in parts for chunk in part.chunks]
-    ).combine_chunks()
-    cold, known = (rate(ours, sentences) for _ in range(2))
-    with tempfile.TemporaryDirectory() as work:
-        lines = Path(work, "lines.txt")
-        texts = [" ".join(text.split()) for text in sentences.to_pylist()]
-        lines.write_text("\n".join(texts), encoding="utf-8")
-        peers = run_peer("tokenizers", "tokenizing", folder, lines)
-    kind = "byte-level BPE" if vocabulary.byte_level else "WordPiece"
-    for name, found in peers.items():
-        same = "" if found["same"] == 1 else f", {1 - found['same']:.2%} of the lines otherwise"
-        for state, own in (("cold", cold), ("known", known)):
-            print_figure(
-                f"tokenise {kind}, {'new words' if state == 'cold' else 'words known'}",
-                f"{own / 1e6:.1f} M tokens/s",
-                f"{name}, one thread{same}",
-                f"{found[state] / 1e6:.2f}",
-                own / found[state],
-            )
-
-
-def rate(tokenizer: DictionaryTokenizer, sentences: pa.Array) -> float:
-    """Return tokens a second of CPU time."""
-    begin = time.process_time()
-    ids, _ = tokenizer.encode(sentences)
-    return len(ids) / (time.process_time() - begin)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    tokenizer = read_vocabulary(str(vocabulary)).text_tokenizer()
+    rates = []
+    for _ in range(2):
+        begin = time.process_time()
+        ids, offsets = tokenizer.encode(sentences.combine_chunks())
+        rates.append(len(ids) / (time.process_time() - begin))
+    np.savez(path, ids=ids, offsets=offsets)
+    return rates[0], rates[1]

@@ -1,45 +1,52 @@
-"""What `run_mlm.py` of `transformers` does before the first update: `datasets.map` with a fast
-tokenizer, and all tokens in rows of one length.
+"""Make masked rows as `transformers`' ``run_mlm.py`` does, with all cores, written to Parquet.
 
-    group_texts.py PARQUET VOCABULARY FOLDER
-
-PARQUET has a column ``text``. Masks are not made: its collator draws them in training. Prints the
-tokens of all rows.
+python group_texts.py PARQUET VOCABULARY OUTPUT MAX_LENGTH NUM_PROCESSES
 """
 
-import json
 import sys
-from importlib.metadata import version
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 from datasets import load_dataset
-from transformers import AutoTokenizer
-
-LENGTH = 128
+from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
 
-def main(path: str, vocabulary: str, folder: str) -> None:
+def main(parquet: str, vocabulary: str, output: str, length: str, processes: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(vocabulary)
-    texts: Any = load_dataset("parquet", data_files=path, split="train", cache_dir=folder)
-    # One process, which starts no threads of its own: the core that is measured.
-    tokenized = texts.map(
-        lambda rows: tokenizer(rows["text"], return_special_tokens_mask=True),
-        batched=True,
-        remove_columns=texts.column_names,
+    max_length = int(length)
+    num_processes = int(processes)
+    texts = load_dataset(
+        "parquet", data_files=parquet, split="train", columns=["text"], cache_dir=f"{output}-cache"
     )
-    grouped = tokenized.map(group_texts, batched=True)
-    names = f"datasets {version('datasets')}, transformers {version('transformers')}"
-    print(json.dumps({names: len(grouped) * LENGTH}))
 
+    def tokenize(examples: Mapping[str, Any]) -> Any:
+        return tokenizer(examples["text"], return_special_tokens_mask=True)
 
-def group_texts(examples: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
-    joined = {name: list(chain(*rows)) for name, rows in examples.items()}
-    total = len(joined["input_ids"]) // LENGTH * LENGTH
-    return {
-        name: [values[i : i + LENGTH] for i in range(0, total, LENGTH)]
-        for name, values in joined.items()
-    }
+    # run_mlm.py's own function.
+    def group_texts(examples: Mapping[str, Any]) -> dict[str, list[Any]]:
+        concatenated = {key: list(chain(*examples[key])) for key in examples}
+        total_length = len(concatenated[next(iter(examples))])
+        total_length = (total_length // max_length) * max_length
+        return {
+            key: [tokens[i : i + max_length] for i in range(0, total_length, max_length)]
+            for key, tokens in concatenated.items()
+        }
+
+    collate = DataCollatorForLanguageModeling(tokenizer, return_tensors="np")
+
+    def mask(examples: Mapping[str, Any]) -> Any:
+        names = list(examples)
+        columns = (examples[name] for name in names)
+        rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return dict(collate(rows))
+
+    rows = texts.map(
+        tokenize, batched=True, num_proc=num_processes, remove_columns=texts.column_names
+    )
+    rows = rows.map(group_texts, batched=True, num_proc=num_processes)
+    rows = rows.map(mask, batched=True, num_proc=num_processes, remove_columns=rows.column_names)
+    rows.to_parquet(output)
 
 
 if __name__ == "__main__":
