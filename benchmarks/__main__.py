@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import platform
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from .environments import install
@@ -46,7 +47,7 @@ def main() -> None:
         print_page(arguments.groups or GROUPS, inputs)
 
 
-def print_page(groups: list[str], inputs: Inputs) -> None:
+def print_page(groups: Sequence[str], inputs: Inputs) -> None:
     print(f"# {datetime.date.today():%-d %B %Y}: every stage beside its peers, in one run\n")
     print(
         f"{os.cpu_count()} cores of {processor()}, Python {platform.python_version()}; the text is "

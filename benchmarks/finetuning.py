@@ -27,8 +27,8 @@ import torch
 import transformers
 from clozeworks.model.encoders.catalogue import CONFIGS
 
-from .peers import print_figure
 from .process import CLOZEWORKS, run_measured
+from .table import Row
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 HAS_AMX = torch.cpu._is_amx_tile_supported()
@@ -130,20 +130,20 @@ def compare(case: Case, peer_title: str, folder: Path) -> None:
     ((row), *_) = csv.DictReader((output / "results.csv").open())
     peer_seconds, peer_accuracy = map(float, peer_output.read_text().split())
     seconds = float(row["seconds"])
-    whole = f"{used.wall_s:.1f} s, {used.cpu_s:.1f} of CPU, accuracy {float(row['accuracy']):.3f}"
-    peer_whole = (
-        f"{peer_used.wall_s:.1f} s, {peer_used.cpu_s:.1f} of CPU, accuracy {peer_accuracy:.3f}"
-    )
-    print_figure(
-        f"fine-tune {case.name}", whole, peer_title, peer_whole, peer_used.wall_s / used.wall_s
-    )
-    print_figure(
-        "... updates alone",
-        f"{seconds:.1f} s",
-        peer_title,
-        f"{peer_seconds:.1f} s",
-        peer_seconds / seconds,
-    )
+    rows = [
+        Row(
+            f"fine-tune {case.name}",
+            used.wall_s,
+            f"{peer_title}, accuracy {peer_accuracy:.3f}",
+            peer_used.wall_s,
+            "s",
+            f"accuracy {float(row['accuracy']):.3f}",
+        ),
+        Row("... its CPU time", used.cpu_s, peer_title, peer_used.cpu_s, "s of CPU"),
+        Row("... updates alone", seconds, peer_title, peer_seconds, "s"),
+    ]
+    for each in rows:
+        print(each.markdown("finetuning"), flush=True)
     shutil.rmtree(output)
 
 
