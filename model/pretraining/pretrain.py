@@ -75,8 +75,8 @@ def pretrain(
         ExitStack() as claim,
     ):
         begun = None
-        if not resumes_run(output, plan.identity, overwrite=overwrite):
-            # What is refused now has deleted nothing.
+        # What is refused now has deleted nothing. Other ranks may not see the folder as the first.
+        if ranks.num_ranks == 1 and not resumes_run(output, plan.identity, overwrite=overwrite):
             setup = set_up(plan, ranks)
             begun = setup, start(setup, None)
         claim.enter_context(ranks.on_first(claimed_run(folder, plan.identity, overwrite)))
