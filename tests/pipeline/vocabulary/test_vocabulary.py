@@ -235,7 +235,6 @@ def test_a_tokenizer_unlike_berts_is_refused(setting, value, usual):
         load(**{setting: value})
 
 
-@needs_shared_data
 def test_another_class_than_berts_is_one_notice(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join((*SPECIALS, "a")))
     config = tmp_path / "tokenizer_config.json"
@@ -248,6 +247,7 @@ def test_another_class_than_berts_is_one_notice(tmp_path):
     assert unusual_class(str(tmp_path)) == ""  # it says itself how text is cut
 
 
+@needs_shared_data
 def test_korean_keeps_its_syllables_and_nearly_all_characters():
     path = DATA / "wikipedia" / "kowiki-hf.parquet"
     texts = pq.read_table(path, columns=["text"])["text"].to_pylist()[:600]
