@@ -75,7 +75,6 @@ def audit(
 
     if report is not None:
         check_suffix("report", report, ".html", "a web page, which a browser prints as PDF")
-        import matplotlib  # noqa: F401  # if it is absent, say so before the work
     if against and (report or documents):
         raise UserError("--against looks in documents; --report and --documents are for instances.")
     if verify:

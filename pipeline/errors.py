@@ -45,7 +45,7 @@ EXTRAS = {
     ),
     "dask": ("dask", "distributed"),
     "search": ("duckdb",),
-    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy", "matplotlib"),
+    "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
 """The packages that each extra of clozeworks installs, for advice when one is missing."""
 

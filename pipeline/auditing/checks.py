@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-import numpy as np
-
 from .. import storage
 from ..counters import Z_95, count_of
 from ..instances.balance import Z_JUDGED
@@ -21,7 +19,6 @@ from .label_checks import label_checks, origin_checks
 from .measures import Measures, read_batch
 from .origins import OriginMeasures, documents_of
 from .verdict import (
-    TOO_LITTLE,
     Audit,
     Check,
     Verdict,
@@ -230,56 +227,32 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
     if masks_words:
         yield exact("partly masked words", counts["split_words"])
 
-    masked = max(counts["masked"], 1)
-    # As many as fit in a line; stable, so that equally frequent tokens come in the order of the
-    # vocabulary.
-    top = np.argsort(-measures.masked_tokens, kind="stable")[:8].tolist()
-    shares = []
-    for token in top:
-        if share := measures.masked_tokens[token] / masked:
-            shares.append(f"{measures.vocabulary.readable[token]} {share:.1%}")
-    highest = float(measures.masked_tokens[top[0]] / masked)
-    yield info("most frequently masked", highest, "  ".join(shares))
-
 
 def split_checks(measures: Measures) -> Iterator[Check]:
-    """Judge the shares of [MASK], random and kept tokens among the masked ones.
-
-    They are corrected for random tokens that equal the original, and so look kept.
-    """
+    """Judge the shares of [MASK], random and kept tokens among the masked ones."""
     counts = measures.counts
     masked = max(counts["masked"], 1)
-    titles = {
-        "mask": "masked tokens that are [MASK]",
-        "random": "… a random token",
-        "keep": "… kept",
-    }
-    observed = {kind: counts[f"masked_{kind}"] / masked for kind in titles}
-    # One in `num_ordinary` random tokens is the original by chance: those seen are the others.
-    num_ordinary = int(measures.vocabulary.is_ordinary.sum())
-    corrected = {**observed}
-    corrected["random"] = observed["random"] * num_ordinary / max(num_ordinary - 1, 1)
-    corrected["keep"] -= corrected["random"] - observed["random"]
-    for kind, percent in zip(titles, measures.config.mask_split, strict=True):
-        share = corrected[kind]
-        expected = percent / 100
-        # The interval shown is about the observed share. In few tokens, that share and its variance
-        # may be near 0 by chance; so the verdict takes the variance about the share that should be
-        # observed, the expected one before its correction.
-        shown_error = _standard_error(observed[kind], masked)
-        correction = share - observed[kind]
-        judged_error = _standard_error(expected - correction, masked)
-        low = max(share - Z_95 * shown_error, 0.0)
-        high = min(share + Z_95 * shown_error, 1.0)
-        unjudged = too_few(Z_JUDGED * judged_error, counts["rows"])
+    percents = measures.config.mask_split
+    to_mask, to_random, to_keep = (percent / 100 for percent in percents)
+    # A random token that equals the original looks kept.
+    by_chance = to_random / max(int(measures.vocabulary.is_ordinary.sum()), 1)
+    for kind, title, percent, expected in (
+        ("mask", "masked tokens that are [MASK]", percents[0], to_mask),
+        ("random", "… a random token", percents[1], to_random - by_chance),
+        ("keep", "… kept", percents[2], to_keep + by_chance),
+    ):
+        share = counts[f"masked_{kind}"] / masked
+        half_width = Z_95 * _standard_error(share, masked)
+        interval = (max(share - half_width, 0.0), min(share + half_width, 1.0))
+        # In few tokens, the observed share and its variance may be near 0 by chance; so the verdict
+        # takes the variance about the share that should be observed.
+        tolerance = Z_JUDGED * _standard_error(expected, masked)
+        unjudged = too_few(tolerance, counts["rows"])
         verdict: Verdict = "unjudged"
         if not unjudged:
-            verdict = verdict_of(abs(share - expected) <= Z_JUDGED * judged_error)
-        measured = f"{max(share, 0.0):.2%} ({low:.2%} to {high:.2%})"
-        asked = unjudged or f"{percent}%"
-        yield Check(titles[kind], measured, asked, verdict, share, (low, high))
-    if counts["masked_random"]:
-        yield _uniform_check(measures)
+            verdict = verdict_of(abs(share - expected) <= tolerance)
+        measured = f"{share:.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
+        yield Check(title, measured, unjudged or f"{percent}%", verdict, share, interval)
 
 
 def _standard_error(share: float, masked: int) -> float:
@@ -287,29 +260,3 @@ def _standard_error(share: float, masked: int) -> float:
     # At least one token: where none is of the kind, the variance is 0, but the share is not exact.
     variance = max(masked * share * (1 - share), 1.0)
     return math.sqrt(variance) / masked
-
-
-def _uniform_check(measures: Measures) -> Check:
-    """Judge by chi-squared whether random tokens are uniform over the ordinary ones other than the
-    original.
-    """
-    name = "spread of random tokens (chi-squared per token)"
-    num_random = measures.counts["masked_random"]
-    # In fewer, chi-squared is too far from its limiting distribution.
-    if num_random < 100:
-        return Check(name, f"{num_random} tokens", TOO_LITTLE, "unjudged", None)
-    is_ordinary = measures.vocabulary.is_ordinary
-    times_drawn = measures.random_tokens[is_ordinary]
-    # A token is seen as random only where it is not the original.
-    original_shares = measures.masked_tokens[is_ordinary] / measures.counts["masked"]
-    expected = 1 - original_shares
-    expected *= times_drawn.sum() / expected.sum()
-    freedom = max(len(times_drawn) - 1, 1)
-    squared_errors = (times_drawn - expected) ** 2
-    chi_squared = float((squared_errors / expected).sum())
-    ratio = chi_squared / freedom
-    # Chi-squared per degree of freedom has mean 1 and variance 2 / freedom. 0.05 more, because in
-    # a large corpus any small deviation would be significant.
-    limit = 1 + Z_JUDGED * math.sqrt(2 / freedom) + 0.05
-    asked = f"at most {limit:.2f}"
-    return Check(name, f"{ratio:.3f}", asked, verdict_of(ratio <= limit), ratio)

@@ -188,4 +188,4 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, why_unjudged:
     tolerance = max(tolerance, Z_JUDGED * error)
     asked = f"0.500 ± {tolerance:.3f}"
     verdict = verdict_of(abs(auc - 0.5) <= tolerance)
-    return Check(name, measured, asked, verdict, auc, interval, tolerance)
+    return Check(name, measured, asked, verdict, auc, interval)

@@ -1,17 +1,14 @@
 """Find machine-made articles: those of a template, which differ in names and numbers alone.
 
-Near-duplicates they are not, for each is of another village, species or player. In a sentence all
-numbers, and all words but the most frequent ones of the language, are masked; runs of masks count
-as one. What is left is the form of the sentence::
+In a sentence all numbers, and all words but the most frequent ones of the language, are masked;
+runs of masks count as one. What is left is the form of the sentence::
 
     Loinni is a village in Hadrani County, Kansas. The population was 2,144 in 2010.
     _ is a _ in _                                  the _ was _ in _
 
 A document is machine-made if at least half of it stands in sentences whose forms are found in more
-than twenty others. How such articles change what a model learns: arXiv 2411.05527, 2604.25384.
-
-The documents are read twice, to count forms and to judge. Memory is 128 MB of counters, however
-many documents there are: forms share them by their hashes, as in a count-min sketch.
+than twenty others (arXiv 2411.05527, 2604.25384). The documents are read twice, to count forms and
+to judge; forms share 128 MB of counters by their hashes, as in a count-min sketch.
 """
 
 import json
@@ -26,23 +23,20 @@ import pyarrow as pa
 
 from .. import storage
 from ..manifests import DocumentsManifest
-from ..ragged import offsets_in
+from ..ragged import begins_run, offsets_in, offsets_of, owners, places, sums
 from ..storage.directory import write_file
 from ..storage.shards import BATCH_ROWS, open_shard
 from ..storage.state import MACHINE_MADE, read_manifest
 from .overlap import BASE, powers, words_of
 
-_TABLE_BITS = 25
+COUNTER_BITS = 25
 
 
 class _Forms(NamedTuple):
-    """The forms of sentences: hashes, words and masks in each, whether enough words are left to
-    tell it by, and the sentence's document by its place in the batch.
-    """
+    """Of sentences: the form's counter, 0 if too few words are left; words and masks; document."""
 
-    hashes: np.ndarray
+    counters: np.ndarray
     num_words: np.ndarray
-    is_judged: np.ndarray
     documents: np.ndarray
 
 
@@ -53,13 +47,14 @@ def find_machine_made(directory: str, num_others: int = 20) -> tuple[list[str], 
     manifest = read_manifest(directory, DocumentsManifest)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     frequent = _frequent_words(paths, num_others)
-    counts = np.zeros(1 << _TABLE_BITS, np.uint32)
+    counts = np.zeros(1 << COUNTER_BITS, np.uint32)
     doc_ids: list[str] = []
     # NumPy and Arrow release Python's lock while they compute.
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as executor:
-        for places in executor.map(lambda path: _places_in(path, frequent), paths):
-            np.add.at(counts, places, 1)
+        for counters in executor.map(lambda path: _counters_in(path, frequent), paths):
+            np.add.at(counts, counters, 1)
         is_shared = counts > num_others
+        is_shared[0] = False
         for found in executor.map(lambda path: _find_in(path, frequent, is_shared), paths):
             doc_ids += found
     if doc_ids:
@@ -90,17 +85,13 @@ def _sentence_words(sentences: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
 
 def _frequent_words(paths: list[str], num_others: int) -> Mapping[str, np.ndarray]:
     """Return the hashes of the most frequent words of each language."""
-    # With 100 or 300 words, sentences of a template differ by words like "north", and fewer are
-    # found (benchmarks/results/2026-11-30-machine-made.md).
-    num_frequent = 50
     most_words = 4_000_000  # of the first documents, which are in random order
-    hashes_by_language: dict[str, list[np.ndarray]] = {}
-    num_words = 0
+    hashes_by_language: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for language, batch in (pair for path in paths for pair in _batches(path)):
         hashes, _ = _sentence_words(batch["sentences"])
-        hashes_by_language.setdefault(language, []).append(hashes)
-        num_words += len(hashes)
-        if num_words > most_words:
+        hashes_by_language[language].append(hashes)
+        most_words -= len(hashes)
+        if most_words < 0:
             break
     numbers = [[f"{number:0{width}}"] for width in (1, 2, 3, 4) for number in range(10**width)]
     number_hashes, _ = _sentence_words(pa.array(numbers))
@@ -110,49 +101,40 @@ def _frequent_words(paths: list[str], num_others: int) -> Mapping[str, np.ndarra
         # A word that is rarer cannot stand in so many documents.
         is_word = ~np.isin(words, number_hashes) & (times > num_others)
         order = np.argsort(-times[is_word], kind="stable")
-        frequent[language] = words[is_word][order[:num_frequent]]
+        # With 100 or 300 words, sentences of a template differ by words like "north", and fewer are
+        # found (benchmarks/results/2026-11-30-machine-made.md).
+        frequent[language] = words[is_word][order[:50]]
     return frequent
 
 
 def _forms(sentences: pa.ListArray, frequent: np.ndarray) -> _Forms:
     hashes, first_words = _sentence_words(sentences)
-    num_sentences = len(first_words)
-    num_words = np.diff(first_words, append=len(hashes))
-    sentence_of_word = np.repeat(np.arange(num_sentences), num_words)
+    sentence_of_word = owners(np.diff(first_words, append=len(hashes)))
     is_kept = np.isin(hashes, frequent)
     # The second and later masks of a run are left out.
-    stays = np.ones(len(hashes), bool)
-    is_same_sentence = sentence_of_word[1:] == sentence_of_word[:-1]
-    stays[1:] = is_kept[1:] | is_kept[:-1] | ~is_same_sentence
+    stays = begins_run(sentence_of_word) | is_kept
+    stays[1:] |= is_kept[:-1]
     parts = np.where(is_kept, hashes, np.uint64(1))[stays]  # no word has this hash: a mask
-    sentence_of_part = sentence_of_word[stays]
-    first_parts = np.searchsorted(sentence_of_part, np.arange(num_sentences + 1))
-    place = np.arange(len(parts)) - first_parts[sentence_of_part]
-    sums = np.zeros(len(parts) + 1, np.uint64)
-    np.cumsum(parts * powers(BASE, len(parts) + 1)[place], out=sums[1:])
-    num_kept = np.bincount(sentence_of_word, is_kept, num_sentences)
+    num_parts = np.bincount(sentence_of_word[stays], minlength=len(first_words))
+    terms = parts * powers(BASE, len(parts) + 1)[places(num_parts)]
+    counters = sums(terms.view(np.int64), offsets_of(num_parts)) >> (64 - COUNTER_BITS)
+    # Fewer words, as in "_ was in _", stand in any text.
+    is_judged = np.bincount(sentence_of_word, is_kept, len(first_words)) >= 5
     return _Forms(
-        hashes=sums[first_parts[1:]] - sums[first_parts[:-1]],
-        num_words=np.diff(first_parts),
-        is_judged=num_kept >= 5,  # fewer, as in "_ was in _", stand in any text
-        documents=np.repeat(np.arange(len(sentences)), np.diff(offsets_in(sentences))),
+        counters=np.where(is_judged, counters % (1 << COUNTER_BITS), 0),
+        num_words=num_parts,
+        documents=owners(np.diff(offsets_in(sentences))),
     )
 
 
-def _counters(hashes: np.ndarray) -> np.ndarray:
-    return hashes >> np.uint64(64 - _TABLE_BITS)
-
-
-def _places_in(path: str, frequent: Mapping[str, np.ndarray]) -> np.ndarray:
+def _counters_in(path: str, frequent: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the counters of the forms in a shard, once for each document with the form."""
-    places = [np.empty(0, np.uint64)]
+    counters = [np.empty(0, np.int64)]
     for language, batch in _batches(path):
         forms = _forms(batch["sentences"], frequent[language])
-        hashes = forms.hashes[forms.is_judged]
-        documents = forms.documents[forms.is_judged].astype(np.uint64)
-        _, first = np.unique(hashes + documents * np.uint64(BASE), return_index=True)
-        places.append(_counters(hashes[first]))
-    return np.concatenate(places)
+        pairs = np.unique((forms.documents << COUNTER_BITS) + forms.counters)
+        counters.append(pairs % (1 << COUNTER_BITS))
+    return np.concatenate(counters)
 
 
 def _find_in(path: str, frequent: Mapping[str, np.ndarray], is_shared: np.ndarray) -> list[str]:
@@ -160,8 +142,8 @@ def _find_in(path: str, frequent: Mapping[str, np.ndarray], is_shared: np.ndarra
     doc_ids: list[str] = []
     for language, batch in _batches(path):
         forms = _forms(batch["sentences"], frequent[language])
-        is_made = forms.is_judged & is_shared[_counters(forms.hashes)]
-        num_made = np.bincount(forms.documents, is_made * forms.num_words, len(batch))
+        words_made = is_shared[forms.counters] * forms.num_words
+        num_made = np.bincount(forms.documents, words_made, len(batch))
         num_words = np.bincount(forms.documents, forms.num_words, len(batch))
         chosen = (num_made > 0) & (num_made >= 0.5 * num_words)
         doc_ids += batch["doc_id"].filter(pa.array(chosen)).to_pylist()

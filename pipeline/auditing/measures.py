@@ -45,8 +45,7 @@ class Measures:
     """The sums over all rows so far.
 
     Histograms by label are int64 [2, values]. `lengths_and_ends` has two, by `CELLS`: of every
-    other row, and of the rest. `tokens`, all of them before masking, `masked_tokens` and
-    `random_tokens` are int64 [vocabulary].
+    other row, and of the rest. `tokens`, int64 [vocabulary], are those before masking.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: BuildConfig) -> None:
@@ -64,8 +63,6 @@ class Measures:
         self.lengths_and_ends = zeros((2, 2, math.prod(CELLS)))
         self.mask_positions = zeros(config.max_length)
         self.tokens = zeros(len(vocabulary))
-        self.masked_tokens = zeros(len(vocabulary))
-        self.random_tokens = zeros(len(vocabulary))
         ends_sentence = [token in SENTENCE_ENDS for token in vocabulary.readable]
         self._ends_sentence = np.array(ends_sentence, np.int64)
 
@@ -180,18 +177,14 @@ class Measures:
         is_mask = stored == self.vocabulary.mask_id
         is_kept = stored == originals
         is_random = ~is_mask & ~is_kept
-        random_tokens = stored[is_random]
         self.counts.update(
             masked=len(stored),
             masks_asked=int(asked.sum()),
-            random_not_ordinary=_num_true(~self.vocabulary.is_ordinary[random_tokens]),
+            random_not_ordinary=_num_true(~self.vocabulary.is_ordinary[stored[is_random]]),
             masked_mask=_num_true(is_mask),
             masked_random=_num_true(is_random),
             masked_keep=_num_true(is_kept),
         )
-        vocab_size = len(self.vocabulary)
-        self.masked_tokens += np.bincount(originals, minlength=vocab_size)
-        self.random_tokens += np.bincount(random_tokens, minlength=vocab_size)
         num_positions = len(self.mask_positions)
         # In rows that are too long, those beyond the limit count as the last.
         positions_in_row = np.minimum(rows.masked_positions, num_positions - 1)

@@ -11,7 +11,6 @@ from ..instances.balance import Z_JUDGED
 from ..manifests import too_little_to_judge
 
 NUM_NAMED = 3
-TOO_LITTLE = "too little to judge"
 ROWS_FOR_EXACT = 10_000
 """From this many rows on, one half must be met within `HALF_TOLERANCE`; below, within chance."""
 HALF_TOLERANCE = 0.005
@@ -33,8 +32,6 @@ class Check:
     value: float | None
     interval: tuple[float, float] | None = None
     """Covers the true value with 95% confidence."""
-    tolerance: float | None = None
-    """How far an AUC may be from one half."""
     advice: str = ""
     """What to do about it, if that is known."""
 
@@ -89,7 +86,7 @@ def too_few(chance: float, num_rows: int) -> str:
     # From here on chance alone may move a share half of the way from one half to 0 or 1.
     if chance <= 0.25:
         return ""
-    return f"{TOO_LITTLE}: {count_of(num_rows, 'row')}"
+    return f"too little to judge: {count_of(num_rows, 'row')}"
 
 
 def is_half(successes: int, trials: int) -> bool:

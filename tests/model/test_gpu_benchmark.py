@@ -16,7 +16,7 @@ from tests.fixtures.instances_fixture import write_instances
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-UNUSED = ("apache_beam", "chardet", "datasets", "matplotlib")
+UNUSED = ("apache_beam", "chardet", "datasets")
 WITHOUT = f"""
 import importlib.util, sys
 sys.modules.update(dict.fromkeys({UNUSED!r}))

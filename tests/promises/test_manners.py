@@ -155,7 +155,6 @@ PROCESSES = {
         },
         (
             "torch._dynamo",
-            "matplotlib.figure",
             "tensorboard.summary.writer.record_writer",
             "sklearn.linear_model",
             "scipy.stats",

@@ -38,16 +38,6 @@ def random_unused(rows):
     row["input_ids"][row["masked_lm_positions"][0]] = VOCABULARY.ids["[unused1]"]
 
 
-def random_of_few(rows):
-    """Replace all random tokens by one."""
-    for row in rows:
-        for position, original in zip(
-            row["masked_lm_positions"], row["masked_lm_ids"], strict=True
-        ):
-            if row["input_ids"][position] not in (original, VOCABULARY.mask_id):
-                row["input_ids"][position] = 100
-
-
 def lose_a_mask(rows):
     row = rows[5]
     position, original = row["masked_lm_positions"].pop(), row["masked_lm_ids"].pop()
@@ -115,7 +105,6 @@ def drop_rows(rows):
         (pair_within_document, {"NotNext pairs within one document"}),
         (pair_across_documents, {"IsNext pairs across documents"}),
         (random_unused, {"special or [unused] tokens drawn as random"}),
-        (random_of_few, {"spread of random tokens (chi-squared per token)"}),
         (lose_a_mask, {"rows with the wrong number of masks"}),
         (lose_all_masks, {"masked share"}),
         (first_token_pad, {"rows with misplaced [CLS] or [SEP]", "masks on [CLS] or [SEP]"}),
