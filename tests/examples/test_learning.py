@@ -36,7 +36,7 @@ def test_points_are_written_and_read(tmp_path):
 def test_three_encoders_are_trained_and_compared(tmp_path):
     instances = write_instances(tmp_path / "instances", rows_per_group=100, validation_rows=40)
     output = tmp_path / "learned"
-    arguments = [str(instances), f"--output={output}", "--tokens=25000", "--seeds=1", "--rows=40"]
+    arguments = [str(instances), f"--output={output}", "--tokens=8000", "--seeds=1", "--rows=40"]
     result = CliRunner().invoke(learning.learning, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     points = read_points(output / "curves.csv")

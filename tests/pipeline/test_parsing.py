@@ -47,7 +47,7 @@ def test_two_threads_decode_a_new_type_at_once():
 
 
 @pytest.mark.slow
-def test_two_threads_decode_a_new_type_at_once_in_a_hundred_fresh_processes():
+def test_two_threads_decode_a_new_type_at_once_in_many_fresh_processes():
     with ThreadPoolExecutor(4) as pool:
-        codes = list(pool.map(decode_in_two_threads, [20] * 100))
-    assert codes == [0] * 100
+        codes = list(pool.map(decode_in_two_threads, [20] * 20))
+    assert codes == [0] * 20

@@ -1,6 +1,4 @@
-"""The data stages on a Dask cluster: every worker works, one of them is killed, the bytes are the
-same.
-"""
+"""A stage on a Dask cluster: every worker works, one of them is killed, the bytes are the same."""
 
 import os
 import signal
@@ -13,26 +11,22 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
+from clozeworks.pipeline.config import IngestConfig, RunOptions
+from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.beam import RunStage, pipeline_options
 from clozeworks.pipeline.execution.job import Job
 from clozeworks.pipeline.execution.runner import run_stage
 
 from tests.fixtures.number_stage import Done, NumberStage, fail_on_three, pids_of
-from tests.fixtures.stages_fixture import Configs, digests, make_stages
+from tests.fixtures.stages_fixture import digests
 
 distributed = pytest.importorskip("distributed", reason="needs the extra clozeworks[dask]")
 # Warnings of Dask are ignored.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 CORPUS = Path(__file__).resolve().parents[2] / "examples" / "quickstart" / "corpus"
-CONFIGS = Configs(
-    IngestConfig(shards=3, validation_share=0.05),
-    VocabConfig(size=2000),
-    BuildConfig(max_length=32, duplicates=1),
-)
-NUM_WORKERS = 3
+NUM_WORKERS = 2
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +45,14 @@ def options_for(cluster: Any) -> RunOptions:
 
 
 def nap(job: Job, number: int) -> Done:
-    time.sleep(1)
+    time.sleep(0.5)
     return Done(number, os.getpid())
 
 
 def test_units_are_shared_out(cluster: Any, tmp_path: Path):
-    stage = NumberStage(output=str(tmp_path), work=nap, more_work=nap, num_units=12)
+    stage = NumberStage(output=str(tmp_path), work=nap, more_work=nap, num_units=6)
     pids = pids_of(run_stage(stage, options_for(cluster)))
-    for phase in (pids[:12], pids[12:]):
+    for phase in (pids[:6], pids[6:]):
         assert len(set(phase)) == NUM_WORKERS, Counter(phase)
 
 
@@ -77,14 +71,15 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_bytes(cluster: Any, tmp_pa
 
     def kill() -> None:
         # On a busy machine the stage may have ended before anybody looks.
-        documents = tmp_path / "dask" / "documents"
-        while not [*documents.glob(".work/*/scatter/0*.json"), *documents.glob("manifest.json")]:
+        folder = tmp_path / "dask"
+        while not [*folder.glob(".work/*/scatter/0*.json"), *folder.glob("manifest.json")]:
             time.sleep(0.02)
         os.kill(victim, signal.SIGKILL)
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    make_stages(CORPUS, tmp_path / "dask", CONFIGS, options_for(cluster))
+    config = IngestConfig(shards=3, validation_share=0.05)
+    ingest([str(CORPUS)], str(tmp_path / "dask"), config, options_for(cluster))
     killer.join()
-    make_stages(CORPUS, tmp_path / "here", CONFIGS)
+    ingest([str(CORPUS)], str(tmp_path / "here"), config, RunOptions(workers=1))
     assert digests(tmp_path / "dask") == digests(tmp_path / "here")

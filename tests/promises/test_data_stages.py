@@ -2,7 +2,6 @@
 killed.
 """
 
-import random
 import subprocess
 from pathlib import Path
 
@@ -77,23 +76,6 @@ def test_a_killed_stage_resumes_to_the_same_bytes(
     assert killed[0]
     subprocess.run(typed, check=True, capture_output=True)
     assert digests(output) == digests(made / stage)
-
-
-@pytest.mark.slow
-def test_an_ingest_killed_at_random_moments_resumes_to_the_same_bytes(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    output = tmp_path / "documents"
-    typed = typed_command("documents", made, output, workers=3)
-    moments = random.Random(3)
-    killed = [
-        kill(typed, output, "*/*/[0-9]*.json", num_records, delay_s=moments.random() / 4)
-        for num_records in sorted(moments.sample(range(NUM_RANGES), 3))
-    ]
-    assert killed[0]
-    subprocess.run(typed, check=True, capture_output=True)
-    assert digests(output) == digests(made / "documents")
 
 
 def typed_command(stage: str, made: Path, output: Path, workers: int) -> list[str]:

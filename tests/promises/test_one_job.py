@@ -6,11 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from clozeworks.pipeline import (
-    BuildConfig,
-    IngestConfig,
-    VocabConfig,
-)
+from clozeworks.pipeline import BuildConfig, IngestConfig, VocabConfig
 
 from tests.fixtures.stages_fixture import Configs, digests, make_stages
 
@@ -69,6 +65,6 @@ def test_one_job_on_dask(books: Path, one_by_one: dict[str, str], tmp_path: Path
     ) as cluster:
         address = f"--dask_client_address={cluster.scheduler_address}"
         # Few partitions, which a small corpus does not need and which cost most of the time.
-        ended = run_job(books, tmp_path, *DASK, address, "--dask_npartitions=8")
+        ended = run_job(books, tmp_path, *DASK, address, "--dask_npartitions=4")
     assert ended.returncode == 0, ended.stderr
     assert digests(tmp_path) == one_by_one

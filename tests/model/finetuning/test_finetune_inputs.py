@@ -71,7 +71,7 @@ def test_regression_learns_a_score(checkpoint, tmp_path):
     rows = [(text, "a", str(4.5 if label == "1" else 0.5)) for text, label in sentences(160, 3)]
     write_table(tmp_path / "data" / "train.tsv", rows, "sentence1\tsentence2\tscore")
     write_table(tmp_path / "data" / "dev.tsv", rows[:40], "sentence1\tsentence2\tscore")
-    config = quick(epochs=16, learning_rates=(2e-3,))
+    config = quick(epochs=8, learning_rates=(2e-3,))
     summary = finetune("stsb", tmp_path / "data", checkpoint, tmp_path / "run", config)
     assert summary["best"]["scores"]["pearson"] > 0.8
     assert summary["baseline"] == {"spearman": 0, "pearson": 0, "rmse": 2, "r2": 0}

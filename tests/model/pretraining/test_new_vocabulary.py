@@ -158,7 +158,7 @@ def test_a_moved_model_starts_far_below_random_weights(tmp_path, capsys):
     sizes: dict[str, Any] = {"rows_per_group": 150, "validation_rows": 60}
     first = str(write_instances(tmp_path / "old", vocab_size=20, **sizes))
     other = str(write_instances(tmp_path / "new", vocab_size=22, seed=1, **sizes))
-    config = PretrainConfig(steps=500, **TINY, **SHORT)
+    config = PretrainConfig(steps=300, **TINY, **SHORT)
     trained = pretrain(config, [first], tmp_path / "model")
     start = PretrainConfig(
         steps=2, checkpoint=str(tmp_path / "model"), vocabulary_from="instances", **SHORT

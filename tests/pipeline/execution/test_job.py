@@ -264,11 +264,11 @@ def work(job, number):
     words = pa.table({"word": [f"word {number} {i}" for i in range(400_000)]})
     return Done(words.num_rows)
 
-stage = NumberStage(output=sys.argv[1], num_units=48, work=work)
+stage = NumberStage(output=sys.argv[1], num_units=16, work=work)
 job, _ = open_job(stage, stage.plan(), overwrite=False)
 threads = [ThreadPoolExecutor(1) for _ in range(8)]
 before = megabytes()
-for number in range(48):
+for number in range(16):
     threads[number % 8].submit(job.do, number, Squares(work)).result()
 print(megabytes() - before)
 """

@@ -84,7 +84,7 @@ tied_word_counts = st.dictionaries(
 
 @pytest.mark.slow
 @given(word_counts | tied_word_counts)
-@settings(max_examples=800)
+@settings(max_examples=300)
 def test_merges_equal_plain_implementation(counts):
     assert learn(counts)[0] == learn_plainly(counts)
 
