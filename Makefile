@@ -66,7 +66,7 @@ format: .venv/test
 
 # A short form of `python -m tests.torture`, without the limits of memory and files, which depend on the machine.
 torture: .venv/test
-	$(BIN)/python -m tests.torture --share 0.005 --only mutations --only kills --only double_starts --only full_disks
+	$(BIN)/python -m tests.torture --share 0.005 --only mutations --only kills --only full_disks
 
 # The site, into site/; warnings are errors (mkdocs.yml). The variables silence advertisements about a future MkDocs 2.
 docs: .venv/test

@@ -1,5 +1,4 @@
-"""Torture clozeworks: damaged files, kills, double starts, full disks and limits, each drawn from a
-fixed seed.
+"""Torture clozeworks: damaged files, kills, full disks and limits, each drawn from a fixed seed.
 
     python -m tests.torture         # everything: 200 mutations of each kind of file, 200 kills
     python -m tests.torture --share 0.02        # a short form
@@ -30,7 +29,7 @@ from pathlib import Path
 from .cases import LIMITS, MUTATIONS, limit
 from .mutations import mutate
 from .trial import Outcome, count_events, finish, kill_after, kill_at, run, start
-from .world import COMMANDS, OTHERS, command, copy_world, digest, make_world, output_of
+from .world import COMMANDS, command, copy_world, digest, make_world, output_of
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
 STRUCTURED = (".xml", ".bz2", ".gz", ".parquet")
@@ -39,7 +38,6 @@ a valid file.
 """
 NUM_MUTATIONS = 200
 NUM_KILLS = 25  # of each command
-NUM_DOUBLE_STARTS = 12
 NUM_FULL_DISKS = 12
 
 
@@ -179,30 +177,6 @@ class Torture:
             )
         self.judge(name, outcome, fault)
 
-    def double_starts(self) -> None:
-        """Start each command twice, with the same or other options, at several moments."""
-        for stage in COMMANDS:
-            line = command(stage, output_of(stage))
-            other = f"{line} {OTHERS.get(stage, '')}"
-            for rng in self.trials(f"double {stage}", NUM_DOUBLE_STARTS):
-                alone = self.reference(line)
-                digests = (alone.digest, self.reference(other).digest)
-                first = start(self.folder, line.split())
-                time.sleep(rng.uniform(0, alone.seconds) if rng.random() < 0.7 else 0)
-                second = start(self.folder, rng.choice((line, other)).split())
-                outcomes = [finish(self.folder, process) for process in (first, second)]
-                codes = {outcome.exit_code for outcome in outcomes}
-                one_is_done = any(outcome.is_done for outcome in outcomes)
-                fault = "" if one_is_done and codes <= {0, 1, 2} else f"exit codes {codes}"
-                output = self.folder / output_of(stage)
-                if not fault and (not output.exists() or digest(output) not in digests):
-                    fault = "bytes of neither"
-                self.judge(
-                    f"double {stage}",
-                    max(outcomes, key=lambda outcome: bool(outcome.fault())),
-                    fault,
-                )
-
     def full_disks(self) -> None:
         """Let no file grow beyond some size, as on a disk that fills up; then run the command again
         without it.
@@ -251,7 +225,7 @@ class Torture:
 
 
 def main() -> None:
-    kinds = ("mutations", "kills", "double_starts", "full_disks", "limits")
+    kinds = ("mutations", "kills", "full_disks", "limits")
     parser = argparse.ArgumentParser(
         "python -m tests.torture",
         description="Torture clozeworks; see the top of tests/torture/__main__.py.",

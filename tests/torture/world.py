@@ -34,15 +34,6 @@ COMMANDS = {
 """The commands that write; OUT is what they write."""
 FILES = {"features": ".parquet", "predict": ".jsonl", "audit": ".html"}
 """Commands whose OUT is a file, and its suffix."""
-OTHERS = {
-    "ingest": "--min-sentences 2",
-    "vocab": "--num-unused 3",
-    "build": "--seed 7",
-    "pretrain": "--seed 7",
-    "finetune": "--dropout 0.5",
-    "features": "--per text",
-}
-"""Options that change what a command writes."""
 
 
 def output_of(stage: str) -> str:
