@@ -90,7 +90,7 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
     import torch
     from clozeworks.model.config import PretrainConfig
     from clozeworks.model.pretraining.plan import make_plan
-    from clozeworks.model.pretraining.setup import set_up, start
+    from clozeworks.model.pretraining.setup import start
     from clozeworks.model.training.device import pinned_attention, trim_memory
     from clozeworks.model.training.ranks import Ranks
     from clozeworks.model.training.threads import prefetch
@@ -103,8 +103,8 @@ def measure(arguments: argparse.Namespace) -> list[Rate]:
         device="cpu",
     )
     device = torch.device("cpu")
-    setup = set_up(make_plan(config, [arguments.instances]), Ranks(0, 1, device))
-    _, updater, _ = start(setup, None)
+    plan = make_plan(config, [arguments.instances])
+    setup, _, updater, _ = start(plan, Ranks(0, 1, device), None)
     steps = count()
     batches = prefetch(setup.global_batch, count())
 

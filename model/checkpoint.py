@@ -131,11 +131,6 @@ class Checkpoint:
             )
         return cls(str(directory), folder, shape)
 
-    @property
-    def is_finetuned(self) -> bool:
-        """Whether `finetune` wrote it."""
-        return (self.folder / TASK).is_file()
-
     def report_unfinished(self) -> None:
         """Print that the model is one of a pre-training that goes on, if it is."""
         # As in `training.run`, which imports this module.

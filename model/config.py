@@ -273,12 +273,6 @@ class PretrainConfig:
         return self.model or "base"
 
     @property
-    def peak_rate(self) -> float:
-        """The peak learning rate, once the model is known; see `plan.make_plan`."""
-        assert self.learning_rate is not None
-        return self.learning_rate
-
-    @property
     def mask_rates(self) -> list[tuple[float, ...]]:
         """One or two rates for each phase, or once for the whole run; none: as built."""
         rates = self.mask_rate or ()
@@ -287,8 +281,8 @@ class PretrainConfig:
         return [cast(tuple[float, ...], rates)] if rates else []
 
     @property
-    def can_be_prolonged(self) -> bool:
-        """Whether another run can continue this one's schedule, whatever its length."""
+    def is_constant(self) -> bool:
+        """Whether the rate stays, so that another run can continue the schedule."""
         return self.schedule == "constant-with-decay"
 
     def _check_masking(self) -> None:

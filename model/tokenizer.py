@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from ..pipeline.parsing import parse_json
 from ..pipeline.vocabulary.files import (
@@ -147,21 +146,14 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
     return (longer, shorter) if length_a > length_b else (shorter, longer)
 
 
-class _TokenizerConfig(Struct):
-    """The only field of ``tokenizer_config.json`` that matters here."""
-
-    model_max_length: float | None = None
-
-
 def model_max_length(directory: str | Path) -> float:
     """Return the longest rows that the model in `directory` was trained on, in tokens.
 
     `pretrain` writes it; other checkpoints may not say (infinity), or more than is true.
     """
-    content = read_files(str(directory)).get("tokenizer_config.json", b"{}")
-    config = parse_json(content, _TokenizerConfig, f"{directory}/tokenizer_config.json")
-    length = config.model_max_length
-    return length if length and length > 0 else math.inf
+    settings = _settings(read_files(str(directory)), "tokenizer_config.json", directory)
+    length = settings.get("model_max_length")
+    return length if isinstance(length, int | float) and length > 0 else math.inf
 
 
 def with_settings(directory: str, settings: Mapping[str, Any]) -> dict[str, bytes]:
@@ -170,7 +162,7 @@ def with_settings(directory: str, settings: Mapping[str, Any]) -> dict[str, byte
     name = "tokenizer_config.json"
     advice = "Rebuild the instances with `overwrite`."
     config = parse_json(files.get(name, b""), dict[str, Any], f"{directory}/{name}", advice)
-    return {**files, name: (json.dumps({**config, **settings}, indent=2) + "\n").encode()}
+    return {**files, name: (json.dumps(config | dict(settings), indent=2) + "\n").encode()}
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from .config import MAX_BAD, BuildConfig, IngestConfig, VocabConfig
+from .config import MAX_BAD, BuildConfig, IngestConfig, RunOptions, VocabConfig
 from .counters import CounterRecord, Counters
 from .documents.pipeline import IngestStage
 from .execution.beam import ReadParallel, RunStage
@@ -68,6 +68,7 @@ class Ingest(RunStage):
     ) -> None:
         config = config or IngestConfig()
         names = names_of(sources)
+        max_bad = RunOptions(max_bad=max_bad).max_bad  # refuses what is not a share
         super().__init__(IngestStage(sources=names, output=output, config=config, max_bad=max_bad))
 
 

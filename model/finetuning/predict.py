@@ -81,10 +81,11 @@ def predict(
     answered = _answered(finetuned, _examples(task, data), _name(data))
     if official:
         return _write_official(task, list(answered), data, str(output))
+    # For each prediction its row, without which there are as many empty ones as are asked for.
+    has_rows = _is_table(task, Path(data))
+    rows = _rows(task, Path(data)) if has_rows else repeat({})
     predictions = _with_columns(
-        starmap(task.prediction, answered),
-        _rows(task, Path(data)),
-        _name(data),
+        zip(starmap(task.prediction, answered), rows, strict=has_rows),
         columns.split(",") if columns else [],
         ids=["id", getattr(task, "id_column", None)],
         has_all=suffix == ".jsonl",
@@ -108,9 +109,7 @@ def _is_table(task: Task[Any], path: Path) -> bool:
 
 
 def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the values by column of each example's row; empty ones if the file is not a table."""
-    if not _is_table(task, path):
-        return repeat({})
+    """Yield the values by column of each example's row."""
     headerless: Sequence[str] = ()
     if isinstance(task, Classification) and task.glue:
         headerless = task.glue.headerless
@@ -118,19 +117,14 @@ def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _with_columns(
-    predictions: Iterable[Answer],
-    rows: Iterator[dict[str, Any]],
-    where: str,
+    predictions: Iterable[tuple[Answer, dict[str, Any]]],
     columns: Sequence[str],
     ids: Sequence[str | None],
     has_all: bool,
 ) -> Iterator[Answer]:
     """Yield predictions with the columns of their rows that are kept; only `columns`, if any."""
     kept_ids: list[str] | None = None  # those of the first row, so that a table stays one
-    for prediction in predictions:
-        row = next(rows, None)
-        if row is None:
-            raise _not_a_row_each(where)
+    for prediction, row in predictions:
         # pandas writes gaps as NaN, which is not JSON.
         values = {name: None if value != value else value for name, value in row.items()}
         if kept_ids is None:
@@ -155,16 +149,6 @@ def _with_columns(
             # In a table, a question's other answers would hide the best one; they are for JSON.
             kept.pop("n_best", None)
             yield kept
-    # Without a table there is no end to empty rows.
-    if next(rows, None):
-        raise _not_a_row_each(where)
-
-
-def _not_a_row_each(where: str) -> UserError:
-    return UserError(
-        f"{where} does not have a row for each example, so no columns can be kept; set `tables` of "
-        "the task to ()."
-    )
 
 
 def _write_official(

@@ -12,7 +12,7 @@ import torch
 from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.tokenize import faults_reported
 from ...pipeline.vocabulary.vocabulary import MASK, Vocabulary
-from ..checkpoint import Checkpoint
+from ..checkpoint import TASK, Checkpoint
 from ..encoders.heads import PretrainModel
 
 
@@ -31,7 +31,7 @@ def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
 def fill_all(run: str | Path, texts: Iterable[str], top: int = 5) -> Iterator[list[list[Guess]]]:
     """Yield what `fill` returns for each text; the model is read once."""
     checkpoint = Checkpoint.open(run)
-    if checkpoint.is_finetuned:
+    if (checkpoint.folder / TASK).is_file():
         raise UserError(
             f"{run} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
         )

@@ -9,7 +9,7 @@ token's bias in the masked-LM head is the mean of its pieces' biases.
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from tokenizers import normalizers
@@ -22,25 +22,13 @@ from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..encoders.catalogue import make_pretrain_model
 from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
+from ..notices import print_notice
 
 
-class MovedTokens(NamedTuple):
-    """Numbers of new tokens by the origin of their embeddings."""
-
-    copied: int
-    """The same token in the old vocabulary."""
-    averaged: int
-    """Several pieces of the old vocabulary."""
-    without_pieces: int
-    """The mean of all old tokens that represent text, because the old vocabulary cannot spell the
-    token.
+def move_to_vocabulary(model: PretrainModel, old: Vocabulary, new: Vocabulary) -> PretrainModel:
+    """Return a model for the vocabulary `new` with the weights of `model`, which has `old`; say
+    where the embeddings come from.
     """
-
-
-def move_to_vocabulary(
-    model: PretrainModel, old: Vocabulary, new: Vocabulary
-) -> tuple[PretrainModel, MovedTokens]:
-    """Return a model for the vocabulary `new` with the weights of `model`, which has `old`."""
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
     shape = replace(model.config, **shape_fields(model.config, new))
@@ -52,12 +40,14 @@ def move_to_vocabulary(
         weights[name] = torch.stack(rows)
     moved = make_pretrain_model(shape)
     moved.load_state_dict(weights)
-    counts = MovedTokens(
-        copied=sum(len(pieces) == 1 for pieces in pieces_by_token),
-        averaged=sum(len(pieces) > 1 for pieces in pieces_by_token),
-        without_pieces=sum(len(pieces) == 0 for pieces in pieces_by_token),
+    num_copied = sum(len(pieces) == 1 for pieces in pieces_by_token)
+    num_unknown = pieces_by_token.count([])
+    print_notice(
+        f"Moved the model from a vocabulary of {len(old):,} tokens to one of {len(new):,}: "
+        f"{num_copied:,} embeddings copied, {len(new) - num_copied - num_unknown:,} averaged over "
+        f"a token's old pieces, {num_unknown:,} over all tokens."
     )
-    return moved, counts
+    return moved
 
 
 def shape_fields(

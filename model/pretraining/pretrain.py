@@ -32,7 +32,7 @@ from ..training.threads import SnapshotWriter, kept_threads, use_threads
 from .card import model_card
 from .evaluate import text_measures
 from .plan import make_plan
-from .setup import PretrainSetup, PretrainState, Summary, set_up, start
+from .setup import PretrainSetup, PretrainState, StartedRun, Summary, start
 from .work import PretrainWork
 
 
@@ -74,11 +74,10 @@ def pretrain(
         kept_threads(),
         ExitStack() as claim,
     ):
-        begun = None
+        run = None
         # What is refused now has deleted nothing. Other ranks may not see the folder as the first.
         if ranks.num_ranks == 1 and not resumes_run(output, plan.identity, overwrite=overwrite):
-            setup = set_up(plan, ranks)
-            begun = setup, start(setup, None)
+            run = start(plan, ranks, None)
         claim.enter_context(ranks.on_first(claimed_run(folder, plan.identity, overwrite)))
         latest = agree_on_run(ranks, plan.identity, folder, plan.checkpoint)
         if summary := read_summary(folder, Summary):
@@ -89,36 +88,43 @@ def pretrain(
             delete_checkpoints(folder, keep=1)
             link_files(MODEL_FILES, latest, folder)
             print_notice(f"Resumes {output} from {latest.name}.")
-        if latest or begun is None:
-            setup = set_up(plan, ranks)
-            begun = setup, start(setup, latest)
-        setup, (model, updater, state) = begun
-        _note_parts(setup, state)
-        state.num_threads = use_threads(state.num_threads, ranks.device)
-        open_log: AbstractContextManager[RunLog | None] = nullcontext()
-        if ranks.rank == 0:
-            # Without a checkpoint no line of an earlier log is right.
-            last_step = state.step if latest else -1
-            wandb = open_wandb(folder, asdict(plan.config))
-            open_log = RunLog(folder, last_step, wandb=wandb)
-        with open_log as log, SnapshotWriter() as writer:
-            work = PretrainWork(
-                setup=setup,
-                model=model,
-                updater=updater,
-                state=state,
-                output=folder,
-                log=log,
-                writer=writer,
-                show=progress or (lambda figures: None),
-                stop=stop or StopRequest(),
-            )
-            if not train(work):
-                return _summary(work, "interrupted")
-            writer.wait()  # a finished run has all its files, or an error says what is missing
-            if updater.graphs is not None:
-                print_notice(f"Updates as CUDA graphs: {updater.graphs.figures()}.")
-            return _finish(work, folder)
+        if latest or run is None:
+            run = start(plan, ranks, latest)
+        return _train(run, latest, folder, progress, stop)
+
+
+def _train(
+    run: StartedRun,
+    latest: Path | None,
+    folder: Path,
+    progress: ProgressCallback | None,
+    stop: StopRequest | None,
+) -> Summary:
+    setup = run.setup
+    state = run.state
+    _note_parts(setup, state)
+    state.num_threads = use_threads(state.num_threads, setup.ranks.device)
+    open_log: AbstractContextManager[RunLog | None] = nullcontext()
+    if setup.ranks.rank == 0:
+        # Without a checkpoint no line of an earlier log is right.
+        last_step = state.step if latest else -1
+        wandb = open_wandb(folder, asdict(setup.plan.config))
+        open_log = RunLog(folder, last_step, wandb=wandb)
+    with open_log as log, SnapshotWriter() as writer:
+        work = PretrainWork(
+            **run._asdict(),
+            output=folder,
+            log=log,
+            writer=writer,
+            show=progress or (lambda figures: None),
+            stop=stop or StopRequest(),
+        )
+        if not train(work):
+            return _summary(work, "interrupted")
+        writer.wait()  # a finished run has all its files, or an error says what is missing
+        if run.updater.graphs is not None:
+            print_notice(f"Updates as CUDA graphs: {run.updater.graphs.figures()}.")
+        return _finish(work)
 
 
 def _note_parts(setup: PretrainSetup, state: PretrainState) -> None:
@@ -139,12 +145,12 @@ def _note_parts(setup: PretrainSetup, state: PretrainState) -> None:
     state.micro_batch_size = num_rows
 
 
-def _finish(work: PretrainWork, folder: Path) -> Summary:
+def _finish(work: PretrainWork) -> Summary:
     """Write the last files of a run, and return its summary."""
     summary = _summary(work, "finished")
     plan = work.plan
     if work.ranks.rank == 0:
-        output = OutputDirectory(str(folder))
+        output = OutputDirectory(str(work.output))
         output.write_json("timings.json", work.clock.totals())
         name_by_dtype = {dtype: name for name, dtype in DTYPES.items()}
         card = model_card(

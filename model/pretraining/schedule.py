@@ -105,12 +105,11 @@ def phase_ends(shares: Sequence[float], num_steps: int) -> tuple[int, ...]:
 def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule:
     """Return the schedule for phases on rows of these mean lengths in tokens."""
     shares = phase_shares(config, len(mean_lengths))
-    decay_share = None
-    if config.schedule == "constant-with-decay":
-        decay_share = config.decay_share
+    assert config.learning_rate is not None, "see `plan.model_defaults`"
+    decay_share = config.decay_share if config.is_constant else None
     if config.hours is not None:
         budget_s = config.hours * 3600
-        return Schedule(config.peak_rate, budget_s=budget_s, decay_share=decay_share)
+        return Schedule(config.learning_rate, budget_s=budget_s, decay_share=decay_share)
     num_steps = config.steps
     if config.tokens is not None:
         # Real tokens, without padding; a row of the second phase usually has several times more.
@@ -126,7 +125,7 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
             "lower it."
         )
     return Schedule(
-        config.peak_rate,
+        config.learning_rate,
         num_steps,
         warmup_steps,
         phase_ends=phase_ends(shares, num_steps),

@@ -207,11 +207,18 @@ def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) ->
     )
 
 
-def start(
-    setup: PretrainSetup, latest: Path | None
-) -> tuple[PretrainModel, Updater, PretrainState]:
-    """Return what the run begins with: new, another model's weights, or its `latest` checkpoint."""
-    plan = setup.plan
+class StartedRun(NamedTuple):
+    """A run that is set up, at its first step or where it resumes."""
+
+    setup: PretrainSetup
+    model: PretrainModel
+    updater: Updater
+    state: PretrainState
+
+
+def start(plan: PretrainPlan, ranks: Ranks, latest: Path | None) -> StartedRun:
+    """Set up a run: new, from another model's weights, or from its `latest` checkpoint."""
+    setup = set_up(plan, ranks)
     config = plan.config
     if latest:
         model = read_model(latest)
@@ -219,14 +226,14 @@ def start(
         model = _model_from(plan.checkpoint, plan)
     else:
         model = initial_model(plan.shape, config.seed)
-    device = setup.ranks.device
+    device = ranks.device
     # Before the optimiser is made, which keeps its averages where the parameters are.
     model.to(device)
     if compiles(config.compile, device, pays=plan.pays_to_compile()):
         model.compile_parts()
     updater = make_updater(
         model,
-        setup.ranks,
+        ranks,
         partial(loss_of, model),
         corrects=model.config.corrects_bias,
         dtype=setup.dtype,
@@ -235,10 +242,10 @@ def start(
     state = PretrainState()
     if latest:
         _, state = read_state(latest, PretrainState, updater)
-    elif config.checkpoint and config.can_be_prolonged and config.vocabulary_from == "checkpoint":
+    elif config.checkpoint and config.is_constant and config.vocabulary_from == "checkpoint":
         # In another vocabulary a row of the averages would be another token's.
         _continue_optimizer(updater, config.checkpoint)
-    return model, updater, state
+    return StartedRun(setup, model, updater, state)
 
 
 def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
@@ -258,14 +265,8 @@ def _model_from(checkpoint: Checkpoint, plan: PretrainPlan) -> PretrainModel:
         lacks = " and no ".join(new_parts)
         print_notice(f"{checkpoint.name} has no {lacks}; they start from random weights.")
     if config.vocabulary_from == "instances":
-        old = checkpoint.vocabulary()
         new = plan.directories[0].vocabulary
-        model, moved = move_to_vocabulary(model, old, new)
-        print_notice(
-            f"Moved the model from a vocabulary of {len(old):,} tokens to one of {len(new):,}: "
-            f"{moved.copied:,} embeddings copied, {moved.averaged:,} averaged over a token's old "
-            f"pieces, {moved.without_pieces:,} over all tokens."
-        )
+        model = move_to_vocabulary(model, checkpoint.vocabulary(), new)
     before = model.config.num_positions
     num_positions = plan.shape.num_positions
     if num_positions > before:

@@ -198,7 +198,7 @@ class PretrainWork(Work):
         config = self.plan.config
         if self._is_multiple_of(config.archive_every):
             step = self.step
-            optimizer = self.updater.state_dict() if config.can_be_prolonged else None
+            optimizer = self.updater.state_dict() if config.is_constant else None
             self.writer.submit(
                 lambda copy: save_archive(self.output, copy[0], step, copy[1]),
                 (self._model_files(), optimizer),

@@ -241,17 +241,15 @@ class Squad(Task[Question]):
         """Return the task with the tau that maximises F1; SQuAD 1.1 has none."""
         if self.version == "1.1":
             return self
-        golds = list(map(self.truth, examples))
-        predictions = self._predictions(outputs, features, examples)
-        texts = [prediction.text for prediction in predictions]
-        odds = [prediction.null_odds for prediction in predictions]
-        _, f1 = question_scores(texts, golds, self.version, self.metric)
-        score, threshold = best_threshold(texts, f1, odds, golds)
-        score_of_silence = 100 * golds.count([]) / len(golds)
-        if score == score_of_silence:
+        scores = self.scores(outputs, features, examples)
+        threshold = scores["best_f1_thresh"]
+        num_without_answer = sum(not example.answers for example in examples)
+        if scores["best_f1"] == 100 * num_without_answer / len(examples):
             # No threshold beats answering nothing, for which the official script reports 0. That
             # would answer some questions; this one is below all odds.
-            threshold = float(np.nextafter(min(odds), -np.inf))
+            predictions = self._predictions(outputs, features, examples)
+            lowest = min(prediction.null_odds for prediction in predictions)
+            threshold = float(np.nextafter(lowest, -np.inf))
         return replace(self, tau=-threshold)
 
     def scores(self, outputs: Outputs, features: Features, examples: Examples) -> Scores:

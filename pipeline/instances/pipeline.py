@@ -1,9 +1,11 @@
 """Stage 3: documents and a vocabulary to instances, in one phase over the shards (`shard`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
+
+import numpy as np
 
 from ..config import BuildConfig, RunOptions
 from ..counters import Counters
@@ -12,17 +14,20 @@ from ..execution.job import Job, Phase, Plan, Stage, Unit
 from ..execution.runner import ShowProgress, run_stage
 from ..manifests import (
     DocumentsManifest,
+    DocumentsShard,
     InstancesManifest,
     InstancesTokenizer,
     StoredHead,
     manifest_fields,
 )
-from ..mixture import plan_mixture
+from ..mixture import plan_mixture, weights_of
+from ..seeding import rng_for
 from ..storage import absolute, join
 from ..storage.directory import kept
 from ..storage.shards import SPLITS
 from ..storage.state import manifest_head, read_manifest, refuse_input
 from ..vocabulary.files import check_model_beside, read_vocabulary, vocabulary_files
+from .origins import copies_in_pass
 from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups, vocabulary_of
 
 
@@ -57,8 +62,14 @@ class InstancesStage(Stage):
                 "texts; rows of pairs have one separator there: build with `pairing` none."
             )
         mixture = plan_mixture(corpus, config.weight, config.language_exponent)
-        if mixture and not any(group.weight for group in mixture):
-            raise UserError("No rows for training: every `weight` is 0.")
+        training = [shard for shard in corpus.shards if shard.split == "train"]
+        weights = weights_of(mixture)
+        are_read = (_is_read(index, shard, weights, config) for index, shard in enumerate(training))
+        if not any(are_read):
+            raise UserError(
+                "No rows for training: no pass reads any of the documents, or they have no text. "
+                "Raise `weight` or `duplicates`, or ingest them into fewer `shards`."
+            )
         inputs = [
             {"stage": "ingest", "digest": corpus.digest},
             {"stage": "vocab", "digest": vocabulary.fingerprint},
@@ -88,10 +99,7 @@ class InstancesStage(Stage):
         built = job.records(BuildShards)
         shards = [record.shard for record in built]
         if not any(shard.rows for shard in shards if shard.split == "train"):
-            raise UserError(
-                "No rows for training: no pass reads any of the documents, or they have no text. "
-                "Raise `weight` or `duplicates`, or ingest them into fewer `shards`."
-            )
+            raise UserError("No rows for training: the documents' text has no tokens.")
         vocabulary = vocabulary_of(setup.tokenizer.fingerprint, self.vocab)
         for name, content in vocabulary_files(vocabulary).items():
             job.write_bytes(name, content)
@@ -116,6 +124,25 @@ class InstancesStage(Stage):
             vocab=absolute(self.vocab),
             output=absolute(self.output),
         )
+
+
+def _is_read(
+    index: int,
+    shard: DocumentsShard,
+    weights: Mapping[tuple[str, str], float],
+    config: BuildConfig,
+) -> bool:
+    """Return whether a pass reads a document with text of the training shard with this index."""
+    if not shard.groups:  # from before documents had a language
+        return True
+    num_documents = [group.documents for group in shard.groups]
+    weight_of_group = [weights.get((group.source, group.language), 1.0) for group in shard.groups]
+    has_text = np.repeat([group.characters > 0 for group in shard.groups], num_documents)
+    # All passes are like one with all their weight; lengths only decide which documents are read.
+    weight_of_document = config.duplicates * np.repeat(weight_of_group, num_documents)
+    copies_rng = rng_for(config.seed, "copies", "train", index)
+    copies = copies_in_pass(weight_of_document, has_text, 0, copies_rng)
+    return bool(copies[has_text].any())
 
 
 def build(

@@ -354,7 +354,7 @@ def test_a_config_that_is_written_and_read_again_is_the_same(kind):
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
         (
             {"classifier_pooling": "max"},
-            "classifier_pooling is 'max', but must be one of cls, mean",
+            "classifier_pooling is 'max', but must be cls or mean",
         ),
         (
             {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},

@@ -56,7 +56,7 @@ def trainer(
         str(output),
         max_steps=STEPS,
         per_device_train_batch_size=ROWS,
-        learning_rate=CONFIG.peak_rate,
+        learning_rate=CONFIG.learning_rate,
         weight_decay=0.01,
         adam_epsilon=1e-6,
         logging_steps=1,

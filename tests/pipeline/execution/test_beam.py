@@ -254,6 +254,8 @@ def test_mistakes_are_found_when_the_pipeline_is_made(tmp_path: Path):
     wrong: Any = VocabConfig()
     with pytest.raises(UserError, match=r"^ingest takes IngestConfig, not VocabConfig\.$"):
         Ingest("a", "b", wrong)
+    with pytest.raises(UserError, match="`max_bad` is 2"):
+        Ingest("a", "b", max_bad=2)
     pipeline = beam.Pipeline()
     _ = pipeline | Ingest("a", str(tmp_path / "out"))
     with pytest.raises(UserError, match="Two stages would write to"):
