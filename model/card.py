@@ -21,45 +21,19 @@ if TYPE_CHECKING:
 def render_card(
     title: str,
     tables: Mapping[str, Mapping[str, object]],
-    scores: Mapping[str, float],
-    measured_on: Mapping[str, Any],
     usage: str | None = None,
     **metadata: Any,
 ) -> str:
     """Return a card as Markdown, with `tables` of names and values by heading.
 
-    `metadata` are for the Hub, as are `scores`, `measured_on` data that `EvalResult` describes.
-    Without `usage`, a pipeline of ``transformers`` runs the model.
+    `metadata` are for the Hub. Without `usage`, a pipeline of ``transformers`` runs the model.
     """
-    from huggingface_hub import EvalResult, ModelCardData  # late: they import an HTTP client
+    from huggingface_hub import ModelCardData  # late: it imports an HTTP client
 
-    hub_names = {
-        "matthews": "matthews_correlation",
-        "spearman": "spearmanr",
-        "pearson": "pearsonr",
-        "exact": "exact_match",
-        "macro_f1": "f1",
-        "mlm_accuracy": "accuracy",
-    }
-    same_names = ("accuracy", "exact_match", "f1", "perplexity", "precision", "recall")
-    hub_names |= zip(same_names, same_names, strict=True)
-    results = []
-    for name, value in scores.items():
-        # MNLI's second dev set has the same metrics under other names.
-        metric = hub_names.get(name.removeprefix("mismatched_"))
-        if metric:
-            named = {"metric_type": metric, "metric_name": in_words(name), "metric_value": value}
-            results.append(EvalResult(**named, **measured_on))
     # The Hub makes links of these; a local file would be a broken one.
     on_hub = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
     metadata["datasets"] = list(filter(on_hub.fullmatch, metadata["datasets"])) or None
-    if not results:
-        metadata["model_name"] = None
-    data = ModelCardData(
-        library_name="transformers",
-        eval_results=results or None,
-        **metadata,
-    )
+    data = ModelCardData(library_name="transformers", **metadata)
     if usage is None:
         usage = f"""```python
 from transformers import pipeline

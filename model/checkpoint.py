@@ -28,7 +28,7 @@ from .encoders.config import EncoderConfig
 from .encoders.encoder import UnsetWeights
 from .encoders.heads import PretrainModel
 from .notices import print_notice
-from .tokenizer import TextTokenizer, model_max_length, tokenizer_files
+from .tokenizer import TextTokenizer, model_max_length
 from .torch_file import TorchFileError, read_torch_file
 
 WEIGHTS = "model.safetensors"
@@ -52,7 +52,6 @@ class ModelFiles(NamedTuple):
     config: Mapping[str, Any]
     """What a shape's `to_hf` returns, or more."""
     tokenizer: Mapping[str, bytes]
-    """Its files by name."""
 
 
 def files_digest(paths: Sequence[Path]) -> str:
@@ -151,10 +150,6 @@ class Checkpoint:
         vocabulary = read_vocabulary(self.name)
         self._check_vocabulary(len(vocabulary))
         return vocabulary
-
-    def tokenizer_files(self) -> dict[str, bytes]:
-        """Return the tokenizer's files by name."""
-        return tokenizer_files(self.name)
 
     def text_tokenizer(self, max_length: int) -> TextTokenizer:
         """Return what turns texts into rows of at most `max_length` tokens; raise `UserError` if

@@ -40,7 +40,6 @@ class EncoderConfig(ABC):
 
     model_type: ClassVar[str]
     title: ClassVar[str]
-    """Its name for readers."""
     objectives: ClassVar[tuple[str, ...]]
     """What it can be pre-trained on; the first is the default."""
     hf_prefix: ClassVar[str]

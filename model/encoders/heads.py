@@ -125,7 +125,6 @@ class PretrainModel(nn.Module, ABC):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder."""
         return getattr(self, self.prefix)
 
     @abstractmethod

@@ -80,7 +80,6 @@ class Embeddings(nn.Module):
         self.rate = config.embedding_dropout
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Return the embedded tokens (..., D)."""
         return dropout(self.norm(self.tok_embeddings(input_ids)), self.rate, self.training)
 
 
@@ -176,7 +175,6 @@ class ModernBertModel(Encoder):
         positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """See `Encoder`; segments are ignored."""
         # Once for all layers with the same base frequency.
         rotations = {
             theta: Rotation.at(positions.flatten(), self.head_size, theta)

@@ -25,7 +25,7 @@ def task_card(
     """
     best = summary["best"]
     name = f"{task.name} {task.variant}".strip()
-    dataset_type, dataset_name, dataset_config = _dataset(task.name, data)
+    dataset, dataset_name = _dataset(task.name, data)
     split = "train (held-out part)" if summary["held_out"] else "validation"
     training = {
         "encoder": model_name(checkpoint),
@@ -48,29 +48,17 @@ def task_card(
     return render_card(
         f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
         {"Training": training, "On the dev examples": scores},
-        best["scores"],
-        {
-            "task_type": task.pipeline,
-            "dataset_type": dataset_type,
-            "dataset_name": dataset_name,
-            "dataset_split": split,
-            "dataset_config": dataset_config,
-        },
         usage=None if task.in_transformers and not shape.is_decoder else usage,
         language=languages or None,
         tags=[shape.model_type],
         pipeline_tag=task.pipeline,
-        datasets=[dataset_type],
-        model_name=f"{shape.title} for {name}",
+        datasets=[dataset],
     )
 
 
-def _dataset(task: str, data: str) -> tuple[str, str, str | None]:
-    """Return a data set's address on the Hub, name and part; a local one's file or folder twice."""
+def _dataset(task: str, data: str) -> tuple[str, str]:
+    """Return a data set's address on the Hub and its name; a local one's file or folder twice."""
     if task in GLUE:
-        return "nyu-mll/glue", f"GLUE {task}", task
-    if data.startswith("hf:"):
-        address, _, rest = data.removeprefix("hf:").partition(":")
-        return address, address, rest.split(":")[0] or None  # after the part may come a split
-    name = Path(data).name
-    return name, name, None
+        return "nyu-mll/glue", f"GLUE {task}"
+    name = data.removeprefix("hf:").split(":")[0] if data.startswith("hf:") else Path(data).name
+    return name, name

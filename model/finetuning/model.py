@@ -19,7 +19,7 @@ from ..encoders.encoder import UnsetWeights, initialise
 from ..tasks.batches import Feature, filled, make_batch
 from ..tasks.catalogue import read_task
 from ..tasks.task import Task, TaskModel
-from ..tokenizer import TextTokenizer
+from ..tokenizer import TextTokenizer, tokenizer_files
 from ..training.device import fetch, one_behind, trim_memory
 from ..training.graphs import Inference, make_inference, widths_of
 from .config import FinetuneConfig
@@ -61,7 +61,7 @@ def model_files(model: TaskModel, task: Task, checkpoint: Checkpoint) -> ModelFi
         if weight.startswith(_unused(model)):
             del weights[weight]
     config = shape.to_hf(name) | task.hf_settings()
-    return ModelFiles(weights, config, checkpoint.tokenizer_files())
+    return ModelFiles(weights, config, tokenizer_files(checkpoint.name))
 
 
 def _unused(model: TaskModel) -> tuple[str, ...]:

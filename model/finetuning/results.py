@@ -71,7 +71,6 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
     scores: Annotated[dict[str, int | float], Meta(min_length=1)]
     """The first one chooses between runs."""
     dev_classes: ClassReport
-    """Figures on the first dev set."""
     seconds: float
     last_scores: dict[str, int | float] = {}
     """What was measured last: `scores` are the best, which luck has helped."""
@@ -117,7 +116,6 @@ class FinetuneSummary(TypedDict):
     degenerate_runs: Count
     """Runs within one standard error of a constant answer, by the first metric."""
     baseline: dict[str, int | float]
-    """Scores of a constant answer."""
     word_baseline: dict[str, int | float]
     """Scores of a model that counts single words; empty if the task has none."""
     train_examples: Count
@@ -189,13 +187,11 @@ class ResultLine:
     seeds: int
     """Runs with the hyperparameters of the best: the median, best and spread are theirs."""
     finished: bool
-    """Whether all runs of the search have ended."""
     median: float
     last: float | None
     """Median of the last measurements of these runs, the others being the best ones."""
     best: float
     spread: float
-    """Best minus worst."""
     degenerate_runs: int | None
     """As in `FinetuneSummary`; None before the search is finished."""
 

@@ -45,32 +45,21 @@ def model_card(
     }
     if config.checkpoint:
         training["started from"] = model_name(config.checkpoint)
-    measured: dict[str, object] = {"rows": summary["validation_rows"]}
-    scores = summary["final"]
-    if too_few := too_little_to_judge(summary["validation_rows"]):
-        measured = {"rows": too_few}
-        scores = {}
-    for name, after in scores.items():
-        measured[name] = f"{after:.4g} (before training {summary['initial'][name]:.4g})"
+    too_few = too_little_to_judge(summary["validation_rows"])
+    measured: dict[str, object] = {"rows": too_few or summary["validation_rows"]}
+    if not too_few:
+        for name, after in summary["final"].items():
+            measured[name] = f"{after:.4g} (before training {summary['initial'][name]:.4g})"
     fills_masks = not shape.is_decoder
-    task = "fill-mask" if fills_masks else None
     return render_card(
         f"A {shape.title} encoder pre-trained by Clozeworks",
         {"Training": training, "On held-out documents": measured},
-        scores if fills_masks else {},
-        {
-            "task_type": task,
-            "dataset_type": min(tokens, default="instances"),
-            "dataset_name": "held-out documents",
-            "dataset_split": "validation",
-        },
         usage=None if fills_masks else "",
         language=hub_languages(documents) or None,
         license=config.license,
         tags=[shape.model_type],
-        pipeline_tag=task,
+        pipeline_tag="fill-mask" if fills_masks else None,
         datasets=sorted(tokens),
-        model_name=f"{shape.title}, {shape.num_hidden_layers} x {shape.hidden_size}",
     )
 
 

@@ -40,7 +40,6 @@ class PretrainPlan:
     checkpoint: Checkpoint | None
     """The model to start from; None for a new one."""
     shape: EncoderConfig
-    """The model's."""
     schedule: Schedule
     phases: list[RowSequence]
     """One for each directory of instances, in the order of training."""

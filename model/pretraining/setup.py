@@ -125,9 +125,7 @@ class PretrainSetup:
     also: Rows | None
     """Its part of those that are evaluated besides."""
     dtype: torch.dtype
-    """Number format of matrix products."""
     packs: bool
-    """Whether rows are packed, not padded."""
     tokens_at_once: int
     """The size of a micro-batch, unless the config has one in rows."""
 

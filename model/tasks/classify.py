@@ -148,7 +148,6 @@ class Classification(Task[TextExample]):
     id_column: str | None = None
     """Column, such as PhraseId, that `predict` keeps as it does ``id``."""
     glue: GlueForm | None = None
-    """For the tasks of GLUE only."""
     tables = SUFFIXES
 
     def __post_init__(self) -> None:

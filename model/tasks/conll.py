@@ -63,7 +63,6 @@ class TagForm(NamedTuple):
     """Alternative names in a table, whose column of words is ``tokens`` or ``words``."""
     pattern: re.Pattern[str]
     example: str
-    """For messages."""
 
     def check(self, tag: str, where: str) -> None:
         """Raise `UserError` unless the tag is written so."""

@@ -89,4 +89,3 @@ _TASKS = (
     ),
 )
 GLUE = {task.name: task for task in _TASKS}
-"""By their names on the command line."""

@@ -75,21 +75,17 @@ class WordTagging(Task[SentenceExample]):
         """Return the right class of each word; the first one for all words without tags."""
         return sentence.tags or [self.labels[0]] * len(sentence.words)
 
-    def unknown(self, sentence: Sentence) -> list[str]:
-        """Return what a sentence's tags name that is not in the training data."""
-        return [tag for tag in sentence.tags or () if tag not in self.labels]
-
     def read(self, path: Path, labelled: bool) -> Iterator[SentenceExample]:
         """Yield the sentences in a file; what is not in the training data is counted."""
         unknown: Counter[str] = Counter()
         for document in read_conll(path, labelled, self.form):
             for number, sentence in enumerate(document):
-                unknown.update(self.unknown(sentence))
+                unknown.update(tag for tag in self.gold(sentence) if tag not in self.labels)
                 yield SentenceExample(document, number)
         if unknown:
             notice_once(
-                f"{path}: {unknown.total():,} words or entities are of classes that are not in the "
-                f"training data ({listed(unknown)}); they count as wrong."
+                f"{path}: {unknown.total():,} words are of classes that are not in the training "
+                f"data ({listed(unknown)}); they count as wrong."
             )
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
@@ -219,7 +215,6 @@ class EntityRecognition(WordTagging):
 
     form = ENTITY_TAGS
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """Types of entities, in order."""
     max_length: Size = 128
     from_texts: bool = False
     """Whether the training data are texts with spans: plain texts are then cut into words as they
@@ -237,11 +232,6 @@ class EntityRecognition(WordTagging):
     def gold(self, sentence: Sentence) -> list[str]:
         """Return the tags as BIO, which the model learns whatever the scheme of the file."""
         return bio_tags(entities(sentence.tags or ()), len(sentence.words))
-
-    def unknown(self, sentence: Sentence) -> list[str]:
-        """Return the types of entities that are not in the training data."""
-        types = [entity.type for entity in entities(sentence.tags or ())]
-        return [kind for kind in types if kind not in self.types]
 
     def parse_line(self, line: str, where: str) -> SentenceExample:
         if self.from_texts:
@@ -326,7 +316,6 @@ class WordClasses(WordTagging):
 
     form = WORD_TAGS
     labels: Annotated[tuple[str, ...], Meta(min_length=2)]
-    """The tags, in order."""
     max_length: Size = 128
     name: str = "pos"
 

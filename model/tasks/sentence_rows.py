@@ -16,11 +16,9 @@ class SentenceExample(NamedTuple):
 
     document: Sequence[Sentence]
     number: int
-    """Index of the sentence in it."""
 
     @property
     def sentence(self) -> Sentence:
-        """The sentence itself."""
         return self.document[self.number]
 
 

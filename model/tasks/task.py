@@ -115,7 +115,6 @@ class LinearHead(TaskModel):
         self.rate = config.classifier_rate
 
     def pooled(self, batch: TaskBatch) -> Tensor:
-        """Return one vector for each row (B, D)."""
         return self.encoder.pool(self.states(batch), batch.attention_mask_BL)
 
     def classify(self, values: Tensor) -> Tensor:
@@ -129,9 +128,7 @@ class Task(ABC, Generic[ExampleT]):
     """
 
     name: str
-    """On the command line."""
     max_length: int
-    """The longest row in tokens."""
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     """What its files end in; empty for any."""
     tables: ClassVar[tuple[str, ...]] = ()

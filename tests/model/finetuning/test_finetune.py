@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.finetuning.run import FinetuneWork
 from clozeworks.pipeline.errors import UserError
-from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from scipy.stats import binomtest
 
@@ -65,12 +63,8 @@ def test_the_best_of_all_runs_is_kept(trained, data, capsys):
 
 def test_the_card_has_the_figures_of_the_best_run(trained):
     output, summary, _ = trained
-    data: Any = ModelCard.load(output / "README.md").data
-    (result,) = data.eval_results
-    assert (result.dataset_config, result.metric_value) == (
-        "sst2",
-        summary["best"]["scores"]["accuracy"],
-    )
+    accuracy = summary["best"]["scores"]["accuracy"]
+    assert f"| accuracy | {accuracy:.4g} (" in (output / "README.md").read_text()
 
 
 def test_progress_reports_stage_step_loss_and_speed(trained):

@@ -10,7 +10,7 @@ from clozeworks.model.finetuning.results import FinetuneSummary
 from clozeworks.model.tasks.classify import Classification
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Task
-from huggingface_hub import EvalResult, ModelCard
+from huggingface_hub import ModelCard
 
 SUMMARY: Any = {
     "status": "finished",
@@ -68,18 +68,6 @@ def test_the_metadata_are_those_of_the_hub():
         "pipeline_tag": "text-classification",
         "datasets": ["nyu-mll/glue"],
     }
-    results: list[EvalResult] = card.data.get("eval_results")
-    assert [(each.metric_type, each.metric_value) for each in results] == [
-        ("f1", 0.88),
-        ("matthews_correlation", 0.5),
-    ]
-    first = results[0]
-    assert (first.task_type, first.dataset_type, first.dataset_config) == (
-        "text-classification",
-        "nyu-mll/glue",
-        "mrpc",
-    )
-    assert first.dataset_split == "validation"
     assert "licences of the data are not recorded" in card.text
 
 
@@ -128,8 +116,7 @@ def test_a_table_of_ones_own_is_named_by_its_file_and_its_licence_is_asked_for()
     task = Classification(name="classify", text=("text",), labels=("a", "b"))
     card = card_of(task, "my data/reviews.csv", held_out=True)
     assert card.data.get("datasets") is None
-    results: list[EvalResult] = card.data.get("eval_results")
-    assert {result.dataset_name for result in results} == {"reviews.csv"}
+    assert "| data | reviews.csv |" in card.text
     assert "| dev examples | 408, train (held-out part) |" in card.text
     assert "The licences of the data are not recorded" in card.text
     assert card_of(task, "hf:owner/set:part").data.get("datasets") == ["owner/set"]

@@ -167,7 +167,7 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path, chec
     path = write(tmp_path / "dev.conll", "a B-per\nb B-org\n")
     examples = list(task.read(path, labelled=True))
     assert (
-        f"{path}: 1 words or entities are of classes that are not in the training data (org); they "
+        f"{path}: 1 words are of classes that are not in the training data (B-org); they "
         "count as wrong."
     ) in capsys.readouterr().err
     features = task.encode(examples, TextTokenizer(checkpoint))

@@ -76,7 +76,7 @@ def test_unknown_tags_are_counted_and_wrong(tmp_path, capsys):
     path = write(tmp_path / "dev.conll", "film NOUN\nbad ADJ\nis VERB\nvery ADV\n")
     examples = list(task.read(path, labelled=True))
     assert (
-        f"{path}: 2 words or entities are of classes that are not in the training data (ADJ, ADV); "
+        f"{path}: 2 words are of classes that are not in the training data (ADJ, ADV); "
         "they count as wrong."
     ) in capsys.readouterr().err
     features = task.encode(examples, TextTokenizer(checkpoint))
