@@ -102,9 +102,7 @@ def test_help_lists_every_option_with_its_default(name: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_help_shows_options_in_groups_the_common_ones_first(
-    name: str, capsys: pytest.CaptureFixture[str]
-):
+def test_help_shows_options_in_groups_the_common_ones_first(name: str, capsys):
     headings = re.findall(r"^(\w.*):$", help_of(name, capsys), re.MULTILINE)
     assert headings[0] == COMMON
     assert len(headings) > 1
@@ -120,9 +118,7 @@ def test_help_shows_options_in_groups_the_common_ones_first(
         ("ingest a.txt --output out -- --direct_num_workers=two", "--direct_num_workers"),
     ],
 )
-def test_mistakes_are_one_line(
-    line: str, fault: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
-):
+def test_mistakes_are_one_line(line: str, fault: str, capsys, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("A text.\n")
     assert fault in error_of(capsys, *line.split())
@@ -168,9 +164,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
         main(["results", "."])
 
 
-def test_a_dry_run_says_what_there_is_to_do_and_writes_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+def test_a_dry_run_says_what_there_is_to_do_and_writes_nothing(capsys, tmp_path: Path):
     for i in range(9):
         (tmp_path / f"{i}.txt").write_text(f"Text number {i} is quite short. " * 200)
     before = sorted(tmp_path.iterdir())
@@ -184,9 +178,7 @@ def test_a_dry_run_says_what_there_is_to_do_and_writes_nothing(
     assert inside in error_of(capsys, "ingest", str(tmp_path), "--output", inside, "--dry-run")
 
 
-def test_a_book_that_lost_much_as_headings_is_warned_about(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+def test_a_book_that_lost_much_as_headings_is_warned_about(capsys, tmp_path: Path):
     books = tmp_path / "books"
     books.mkdir()
     for wind in ("North", "South", "East", "West", "Zephyr"):
@@ -196,9 +188,7 @@ def test_a_book_that_lost_much_as_headings_is_warned_about(
     assert "Warning: 5 books lost over 3% of the words as headings" in capsys.readouterr().err
 
 
-def test_a_text_in_another_encoding_is_refused_until_it_is_given(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+def test_a_text_in_another_encoding_is_refused_until_it_is_given(capsys, tmp_path: Path):
     source = tmp_path / "texts"
     source.mkdir()
     words = ["Собака", "Кошка", "Корова", "Птица", "Рыба", "Лошадь"]

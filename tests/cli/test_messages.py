@@ -86,10 +86,7 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
         ),
         ("vocab corpus --output v", "corpus has no manifest.json: give corpus/documents."),
         ("pretrain corpus --output r", "corpus has no manifest.json: give corpus/instances."),
-        (
-            "show corpus",
-            "corpus has no manifest.json: give corpus/documents or corpus/instances.",
-        ),
+        ("show corpus", "corpus has no manifest.json: give corpus/documents or corpus/instances."),
         (
             "audit corpus",
             "corpus has no manifest.json: give corpus/documents or corpus/instances or "
@@ -393,10 +390,7 @@ OTHER_PROGRAMS = {
 
 
 def texts_of_code(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each string in a module, with {} for what is filled in.
-
-    Docstrings are left out, and the declarations of options, whose help is for the command line.
-    """
+    """Yield line and text of each string but docstrings and help, {} for what is filled in."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     done: set[ast.AST] = set()
     for node in ast.walk(tree):  # from the outside inwards

@@ -30,9 +30,7 @@ def instances(tmp_path) -> str:
 
 @pytest.fixture
 def end(instances, monkeypatch, capsys):
-    """Return a function that ends a run with these figures, and returns what is printed and the
-    exit code.
-    """
+    """Return a function that ends a run with figures, and returns what is printed and its code."""
 
     def end(
         mlm_loss: float, nsp_accuracy: float, num_rows: int = 200, **more: object

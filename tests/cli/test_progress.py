@@ -1,6 +1,4 @@
-"""Progress of a run: the lines without a terminal, the live line with one, and which process prints
-them.
-"""
+"""Progress of a run: lines without a terminal, a live line with one, and who prints them."""
 
 import pytest
 from clozeworks.cli import progress as module
@@ -23,9 +21,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return stopped
 
 
-def test_without_a_terminal_there_is_a_plain_line_every_minute(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
-):
+def test_without_a_terminal_there_is_a_plain_line_every_minute(clock: Clock, capsys):
     with module.training_progress() as report:
         for step in range(100, 351, 10):  # resumed at step 100
             report(
@@ -57,9 +53,7 @@ def test_a_new_stage_has_a_time_left_of_its_own(clock: Clock, capsys: pytest.Cap
     )
 
 
-def test_short_work_and_all_processes_but_the_first_are_silent(
-    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_short_work_and_all_processes_but_the_first_are_silent(clock: Clock, capsys, monkeypatch):
     with module.training_progress() as report:
         report({"step": 1, "steps": 2})
         clock.now += 59
@@ -71,9 +65,7 @@ def test_short_work_and_all_processes_but_the_first_are_silent(
     assert not capsys.readouterr().err
 
 
-def test_a_terminal_has_a_live_line(
-    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_terminal_has_a_live_line(clock: Clock, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "50")
     with module.training_progress() as report:

@@ -130,9 +130,7 @@ def test_a_dry_run_prints_commands_as_typed(recipe: str, capsys: pytest.CaptureF
     assert second.endswith(" --learning-rates 0.001,0.002")
 
 
-def test_options_that_are_true_false_repeated_or_of_several_values(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+def test_options_that_are_true_false_repeated_or_of_several_values(capsys, tmp_path: Path):
     stages = (
         'command = "vocab"\narguments = ["d"]\noutput = "v"\ncompare = ["a", "b"]\ncased = true\n'
         "strip-accents = false",

@@ -1,6 +1,4 @@
-"""The BiLSTM heads of examples/paper: shapes, padding, the order of the tokens, learning, and what
-tasks of one's own can do.
-"""
+"""The BiLSTM heads of examples/paper: shapes, padding, the order of tokens, learning."""
 
 import json
 from pathlib import Path
@@ -241,9 +239,7 @@ def test_frozen_states_are_computed_once_in_training_and_never_change(deep_check
     rows: list[torch.Tensor] = []
     compute = model.encoder.hidden_states
     monkeypatch.setattr(
-        model.encoder,
-        "hidden_states",
-        lambda ids, **more: rows.append(ids) or compute(ids, **more),
+        model.encoder, "hidden_states", lambda ids, **more: rows.append(ids) or compute(ids, **more)
     )
     batch = make_batch(some_features(deep_checkpoint))
     model.train()

@@ -1,6 +1,4 @@
-"""examples/paper/swag.py: a task of one's own in one file, its rows and logits beside those of
-transformers, and training end to end.
-"""
+"""examples/paper/swag.py: a task of one's own, its rows and logits those of transformers."""
 
 import json
 import random

@@ -1,6 +1,4 @@
-"""Parity of the encoder and its heads with transformers: forward, losses and gradients, in both
-directions.
-"""
+"""Parity of the encoder and its heads with transformers: forward, losses and gradients."""
 
 from typing import Any
 

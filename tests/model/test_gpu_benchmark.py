@@ -1,6 +1,4 @@
-"""The benchmarks for one GPU run small on the CPU, in a checkout that is not installed, with few
-packages; and on a GPU that computes nothing.
-"""
+"""The benchmarks for one GPU run small on the CPU, and on a GPU that computes nothing."""
 
 import os
 import subprocess

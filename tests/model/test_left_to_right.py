@@ -1,6 +1,4 @@
-"""Encoders that read from left to right: fine-tuning keeps the constraint, and reads a row at its
-last token.
-"""
+"""Encoders that read from left to right, and read a row at its last token."""
 
 import json
 from pathlib import Path

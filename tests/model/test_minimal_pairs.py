@@ -1,6 +1,4 @@
-"""Sentences are scored as a plain loop over `transformers`' model scores them, and minimal pairs
-are counted by which scores higher.
-"""
+"""Sentences are scored as by a plain loop over `transformers`' model; pairs are counted."""
 
 import csv
 import json

@@ -10,12 +10,7 @@ import torch
 import transformers
 from clozeworks.model.encoders.attention import PaddedRows
 from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.encoders.catalogue import (
-    CONFIGS,
-    make_encoder,
-    make_pretrain_model,
-    read_hf,
-)
+from clozeworks.model.encoders.catalogue import CONFIGS, make_encoder, make_pretrain_model, read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.heads import PretrainBatch
 from clozeworks.model.encoders.modernbert import ModernBertForMaskedLM, Rotation

@@ -1,6 +1,4 @@
-"""Packed rows: the same losses and gradients as padded ones, few shapes, and what a GPU alone
-computes.
-"""
+"""Packed rows: the losses and gradients of padded ones, few shapes, what a GPU alone computes."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""The GPU path, traced on a device that computes nothing (see `null_gpu`): a graph for each kind of
-layer, none later, no waits.
-"""
+"""The GPU path, traced on `null_gpu`: a graph for each kind of layer, none later, no waits."""
 
 import json
 import subprocess

@@ -1,6 +1,4 @@
-"""Text that comes decomposed (NFD), as from macOS and some corpora, makes the same documents and
-vocabulary as NFC.
-"""
+"""Text that comes decomposed (NFD) makes the same documents and vocabulary as NFC."""
 
 import json
 import unicodedata

@@ -21,9 +21,7 @@ MANIFESTS = [make_manifest(stage, SHARDS) for stage in ("ingest", "vocab", "buil
 
 
 def damaged(value: Any) -> Iterator[Any]:
-    """Yield `value`, plain JSON, without each of its fields in turn, and with each of them of
-    another type.
-    """
+    """Yield plain JSON without each of its fields in turn, and with each of another type."""
     items = (
         value.items()
         if isinstance(value, dict)

@@ -1,6 +1,4 @@
-"""English and Korean Wikipedia in one corpus: whole syllables, and no language that tells the
-label.
-"""
+"""English and Korean Wikipedia in one corpus: whole syllables, no language tells the label."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""Weights: documents are read as often as asked, in every pass, and the words of the vocabulary
-count alike.
-"""
+"""Weights: documents are read as often as asked in every pass, and their words count alike."""
 
 import fcntl
 import json

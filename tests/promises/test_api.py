@@ -1,6 +1,4 @@
-"""The Python API: its names and signatures are frozen, importing it is cheap, and the examples in
-docs/api.md run.
-"""
+"""The Python API: names and signatures are frozen, and the examples in docs/api.md run."""
 
 import inspect
 import json
@@ -143,9 +141,7 @@ def test_the_examples_of_the_page_run(in_folder: Path, capfd: pytest.CaptureFixt
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_sentence_transformers_trains_a_runs_folder_as_the_page_says(
-    in_folder: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_sentence_transformers_trains_a_runs_folder_as_the_page_says(in_folder: Path, capfd):
     tmp_path = in_folder
     pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
     page = (DOCS / "finetuning.md").read_text()

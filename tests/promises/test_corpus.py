@@ -1,6 +1,4 @@
-"""All data stages by one command, in workers or as one pipeline: the bytes of the three commands,
-resumed and refused alike.
-"""
+"""All data stages by one command, in workers or one pipeline: the bytes of three commands."""
 
 import random
 import signal
@@ -161,9 +159,7 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
     assert digests(output) == digests(stages)
 
 
-def test_an_interrupted_corpus_says_rerun(
-    texts: str, stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_corpus_says_rerun(texts: str, stages: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     output = tmp_path / "corpus"
     typed = typed_command(texts, output)
@@ -201,9 +197,7 @@ def test_warnings_and_what_was_made_are_shown(
     assert reported.count("\n") == 1
 
 
-def test_a_mistake_found_in_a_later_stage_is_one_line(
-    texts: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_a_mistake_found_in_a_later_stage_is_one_line(texts: str, tmp_path: Path, capfd):
     assert run(texts, f"--output={tmp_path}/corpus", *OPTIONS, "--weight=fr=2") == 2
     reported = capfd.readouterr().err
     assert reported.startswith("Error: --weight fr: no source or language has this name")

@@ -1,6 +1,4 @@
-"""Files that are read back may be damaged or hostile: reading gives a value or one `UserError`,
-nothing else.
-"""
+"""Reading a damaged or hostile file gives a value or one `UserError`, nothing else."""
 
 import json
 import random
@@ -32,9 +30,7 @@ NUM_FLIPS = 24
 
 
 def mutated(content: bytes) -> Iterator[bytes]:
-    """Yield damaged forms of a file: cut off, with bytes changed, and if it is JSON with values of
-    other kinds.
-    """
+    """Yield damaged forms of a file: cut off, bytes changed, JSON values of other kinds."""
     rng = random.Random(0)
     yield from WHOLE
     yield from (content[: len(content) * part // 8] for part in range(1, 8))

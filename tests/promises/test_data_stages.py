@@ -1,6 +1,4 @@
-"""Ingest, vocab and build: the same bytes whatever the workers, the runner, or how often they were
-killed.
-"""
+"""Ingest, vocab and build: the same bytes whatever the workers, the runner, or the kills."""
 
 import subprocess
 from pathlib import Path
@@ -35,10 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [
-        RunOptions(workers=2),
-        RunOptions(beam_options=IN_THREADS),
-    ],
+    [RunOptions(workers=2), RunOptions(beam_options=IN_THREADS)],
     ids=["two processes", "three of Beam's threads"],
 )
 def test_workers_and_runners_make_the_same_bytes(made: Path, tmp_path: Path, options: RunOptions):
@@ -87,11 +82,7 @@ def typed_command(stage: str, made: Path, output: Path, workers: int) -> list[st
 def kill(
     typed: list[str], output: Path, pattern: str, num_records: int, delay_s: float = 0
 ) -> bool:
-    """Run a command until so many records, or none but a plan, lie in its output, and `delay_s`
-    longer.
-
-    Return whether it was killed before it had finished.
-    """
+    """Run a command until so many records lie in its output; return whether it was killed early."""
     process = subprocess.Popen(
         typed, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

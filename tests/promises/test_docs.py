@@ -1,6 +1,4 @@
-"""README and docs/: every command parses and every link leads somewhere. The examples in docstrings
-give what they say.
-"""
+"""README and docs/: every command parses, every link leads somewhere, doctests hold."""
 
 import doctest
 import importlib

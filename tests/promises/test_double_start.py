@@ -1,6 +1,4 @@
-"""A second process on the same output is refused by every command that writes, a killed one leaves
-no lock, and what is read is not overwritten.
-"""
+"""A second process on the same output is refused, and what is read is not overwritten."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The recipes of the examples run as they are written; only their variables are set to small
-values.
-"""
+"""The recipes of the examples run as they are written, with small values of variables."""
 
 import json
 import string
@@ -55,14 +53,7 @@ def test_adapt(tmp_path: Path):
     words = [*LETTERS, *(f"##{letter}" for letter in LETTERS), "the"]
     make_checkpoint(tmp_path / "bert", words, max_position_embeddings=128)
     text = EXAMPLES / "quickstart" / "corpus" / "books" / "poe-*.txt"
-    run_small(
-        "adapt/recipe.toml",
-        tmp_path,
-        text=text,
-        steps=3,
-        batch_size=4,
-        duplicates=1,
-    )
+    run_small("adapt/recipe.toml", tmp_path, text=text, steps=3, batch_size=4, duplicates=1)
     for name, source in (("adapted", "bert"), ("moved", "vocab")):
         assert {"initial", "final"} <= summary(tmp_path / name).keys()
         assert vocabulary(tmp_path / name) == vocabulary(tmp_path / source)
@@ -75,9 +66,7 @@ def test_the_smallest_recipe_by_size(tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", ["10", "100"])
-def test_larger_recipes_by_size_are_accepted(
-    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_larger_recipes_by_size_are_accepted(words: str, tmp_path: Path, capsys):
     recipe = str(EXAMPLES / "recipes" / f"{words}-million-words.toml")
     main(["run", recipe, "--output", str(tmp_path / "encoder"), "--dry-run"])
     assert "[4/4] clozeworks pretrain" in capsys.readouterr().out

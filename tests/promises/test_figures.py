@@ -51,9 +51,7 @@ def test_a_row_of_readme_and_of_the_comparison_is_one_of_the_newest_page(row: li
 
 
 @pytest.mark.parametrize("row", MEASURED, ids=lambda row: row[0])
-def test_a_row_of_the_newest_page_has_its_command_and_the_ratio_of_its_figures(
-    row: list[str],
-) -> None:
+def test_a_row_of_the_newest_page_has_its_command_and_the_ratio_of_its_figures(row: list[str]):
     _, ours, peer, ratio, command = row
     assert re.fullmatch(r"`python -m benchmarks [\w ]+`", command)
     assert command.split()[-1].strip("`") in GROUPS

@@ -113,9 +113,7 @@ SHARED_BY_COMMANDS = {
 
 
 def module_name(path: Path) -> str:
-    """Return a file's dotted name below the root; a package's ``__init__.py`` is the package
-    itself.
-    """
+    """Return a file's dotted name below the root; ``__init__.py`` is the package itself."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -128,9 +126,7 @@ MODULES = {
 
 
 def imports_of(module: str) -> Iterator[str]:
-    """Yield what a module imports anywhere in its code, our own modules by their names below the
-    root.
-    """
+    """Yield what a module imports anywhere in its code, our own modules by names below the root."""
     package = module.split(".") if MODULES[module].name == "__init__.py" else module.split(".")[:-1]
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -151,9 +147,7 @@ OURS = [(module, imported) for module, imported in EDGES if imported in MODULES]
 
 
 def imports_outside(package: str, allowed: set[str]) -> set[tuple[str, str]]:
-    """Return the imports of our own modules in `package` that lead neither into it nor to
-    `allowed`.
-    """
+    """Return the imports of our own modules in `package` that lead elsewhere."""
     return {
         (module, imported)
         for module, imported in OURS
@@ -207,11 +201,7 @@ def test_the_graph_is_not_empty():
 
 @pytest.mark.parametrize(
     ("library", "packages"),
-    [
-        ("apache_beam", {"pipeline.execution.beam"}),
-        ("torch", {"model", "cli"}),
-        ("click", {"cli"}),
-    ],
+    [("apache_beam", {"pipeline.execution.beam"}), ("torch", {"model", "cli"}), ("click", {"cli"})],
 )
 def test_only_some_packages_import_a_library(library: str, packages: set[str]):
     assert not {

@@ -149,10 +149,7 @@ PROCESSES = {
         imports_beam=True,
     ),
     "training": Process(
-        {
-            "pretrain": Call(write_data, run_pretrain),
-            "finetune": Call(write_task, run_finetune),
-        },
+        {"pretrain": Call(write_data, run_pretrain), "finetune": Call(write_task, run_finetune)},
         (
             "torch._dynamo",
             "tensorboard.summary.writer.record_writer",

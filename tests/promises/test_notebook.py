@@ -1,6 +1,4 @@
-"""The notebooks run from top to bottom: the one that looks at instances on any directory of them,
-the lesson on its corpus, with fewer steps.
-"""
+"""The notebooks run from top to bottom, the lesson with fewer steps."""
 
 import json
 from pathlib import Path

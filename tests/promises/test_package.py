@@ -1,6 +1,4 @@
-"""The package as it is installed: one top-level name, and parts that do not load each other's
-libraries.
-"""
+"""The installed package: one top-level name, and no part loads the libraries of another."""
 
 import shutil
 import subprocess

@@ -29,9 +29,7 @@ SMALLER = {
 
 
 def readme_commands() -> list[list[str]]:
-    """Return the arguments of each `clozeworks` command in README's blocks, but for those of other
-    machines.
-    """
+    """Return the arguments of each `clozeworks` command in README, but for other machines'."""
     text = README.replace("\\\n", " ")
     lines = re.findall(r"^\$ clozeworks (.+)$", text, re.MULTILINE)
     return [shlex.split(line, comments=True) for line in lines if "://" not in line]

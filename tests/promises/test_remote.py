@@ -47,9 +47,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_all(source: str, folder: str, options: RunOptions) -> dict[str, bytes]:
-    """Make documents, vocabulary and instances; return all files but the timings, by path below
-    `folder`.
-    """
+    """Make all stages; return all files but the timings, by path below `folder`."""
     configs = Configs(
         IngestConfig(shards=1, validation_share=0.4),
         VocabConfig(size=100),

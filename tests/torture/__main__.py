@@ -111,9 +111,7 @@ class Torture:
                 )
 
     def silent_loss(self, line: str) -> str:
-        """Name the fault if fewer documents were read than from undamaged files and no reason is
-        counted.
-        """
+        """Name the fault if fewer documents were read and no reason is counted."""
         manifest = json.loads((self.folder / "out" / "manifest.json").read_text())
         num_lost = self.reference(line).num_documents - manifest["counts"]["documents_read"]
         return (
@@ -144,9 +142,7 @@ class Torture:
         return int((self.undisturbed / ".events").read_text())
 
     def kills(self) -> None:
-        """Kill each command up to three times, at any file it opens or renames, or with its workers
-        at any time.
-        """
+        """Kill each command up to three times, at any file it opens, or with its workers."""
         for stage in COMMANDS:
             line, num_events = command(stage, output_of(stage)), 0
             if stage == "features":
@@ -178,9 +174,7 @@ class Torture:
         self.judge(name, outcome, fault)
 
     def full_disks(self) -> None:
-        """Let no file grow beyond some size, as on a disk that fills up; then run the command again
-        without it.
-        """
+        """Let no file grow beyond some size, as on a full disk; then run the command again."""
         for stage in COMMANDS:
             line, output = command(stage, output_of(stage)), self.folder / output_of(stage)
             for rng in self.trials(f"full disk {stage}", NUM_FULL_DISKS):

@@ -1,6 +1,4 @@
-"""What is tortured: each kind of file with the command that reads it, and the limits that commands
-meet.
-"""
+"""What is tortured: each kind of file with the command that reads it, and limits."""
 
 import os
 import resource

@@ -23,9 +23,7 @@ INSERTED = [bytes([byte]) for byte in b'\x00\r\n\xff"<[]{}\\-,'] + [b"nan", b"1e
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
-    """Return `content` damaged in one way: bytes changed, cut, repeated or inserted, or a value of
-    its JSON changed.
-    """
+    """Return `content` damaged in one way: changed, cut, repeated, inserted, or its JSON."""
     if rng.random() < 0.05 or not content:
         return rng.choice(WHOLE)
     if rng.random() < 0.5 and (value := _parsed(content)) is not None:

@@ -29,9 +29,7 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether the command did its work; `audit` ends with 1 all the same if a check fails, and
-        `finetune` if no run is better than a constant answer.
-        """
+        """Whether the command did its work; `audit` and `finetune` may end with 1 all the same."""
         return self.exit_code == 0 or (self.exit_code == 1 and "Error: " not in self.errors)
 
     def fault(self) -> str:
@@ -57,9 +55,7 @@ class Outcome:
 
 
 def start(folder: Path, arguments: list[str], prepare: Callable[[], None] | None = None) -> int:
-    """Fork a process that runs `clozeworks arguments` in `folder`; return its number, which leads a
-    process group.
-    """
+    """Fork a process, the leader of a group, that runs `clozeworks arguments` in `folder`."""
     sys.stdout.flush()
     sys.stderr.flush()
     if process := os.fork():
@@ -119,9 +115,7 @@ def run(folder: Path, arguments: list[str], prepare: Callable[[], None] | None =
 
 
 def kill_at(events: tuple[str, ...], number: int, part: str = "") -> Callable[[], None]:
-    """Return a preparation: the process dies before the `number`th of these events on paths with
-    `part` in them.
-    """
+    """Return a preparation: the process dies before the `number`th event on such paths."""
     left = number
 
     def watch() -> None:

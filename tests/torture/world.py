@@ -1,6 +1,4 @@
-"""A small world to torture: real files of every kind that clozeworks reads, made by its own
-commands.
-"""
+"""A small world to torture: files of every kind, made by clozeworks' own commands."""
 
 import bz2
 import gzip
@@ -47,9 +45,7 @@ def command(stage: str, output: str) -> str:
 
 
 def make_world(folder: Path) -> None:
-    """Write all inputs below `folder`, and what each stage makes of them, finished and
-    half-finished.
-    """
+    """Write all inputs below `folder`, and what each stage makes of them, whole and half."""
     folder.mkdir(parents=True)
     _write_sources(folder)
     _write_tasks(folder)

@@ -1,6 +1,4 @@
-"""No silent truncation: how many examples did not fit is reported, one line per file, with the
-option to raise.
-"""
+"""No silent truncation: a line per file says how many examples did not fit."""
 
 import io
 import json

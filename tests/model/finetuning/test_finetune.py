@@ -161,9 +161,7 @@ def test_batch_sizes_and_epochs_are_searched_too(checkpoint, small_data, tmp_pat
 
 
 def read_whole(folder: Path) -> dict[str, bytes | str]:
-    """Return the contents of the model and the results in an output directory, without the times of
-    the runs.
-    """
+    """Return the model and the results in an output directory, without the times of the runs."""
     names = ("model.safetensors", "config.json", "task.json", "summary.json", "test/SST-2.tsv")
     whole: dict[str, bytes | str] = {name: (folder / name).read_bytes() for name in names}
     return whole | {

@@ -1,6 +1,4 @@
-"""The loop of fine-tuning: exact resume, accumulation, ranks, frozen parameters, and what is
-logged.
-"""
+"""The loop of fine-tuning: exact resume, accumulation, ranks, frozen parameters, logs."""
 
 import csv
 import signal
@@ -69,9 +67,7 @@ def make_work(
     scores: list[float] | None = None,
     **options: Any,
 ) -> FinetuneWork:
-    """Return a run on `features`, whose measurements on dev are these `scores`; without any, dev is
-    not measured.
-    """
+    """Return a run on `features`; `scores` are its measurements on dev, if any."""
     if directory:
         directory.mkdir(exist_ok=True)
     opened = Checkpoint.open(checkpoint)
@@ -182,9 +178,7 @@ def test_processes_that_do_not_start_alike_are_refused(checkpoint, tmp_path, mon
 
 
 def write_data(folder: Path, labels: Sequence[str] = "01") -> Path:
-    """Write a folder of SST-2, or with other labels, whose training file fills 12 steps of 8 in 2
-    epochs, the last of each not full.
-    """
+    """Write SST-2, or with other labels; it fills 12 steps of 8 in 2 epochs, the last not full."""
     (folder / "data").mkdir()
     for name, size in (("train", 43), ("dev", 10)):
         lines = [

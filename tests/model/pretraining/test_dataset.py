@@ -1,6 +1,4 @@
-"""The data set for other training loops: the order of `pretrain`, exact resume, and the losses of
-`transformers`.
-"""
+"""The data set for other training loops: order, exact resume, losses of `transformers`."""
 
 import json
 from itertools import islice
@@ -99,9 +97,7 @@ def test_a_loader_with_two_workers_resumes_inside_an_epoch(instances):
 
 
 class StateOfWorker:
-    """What torchdata's ``StatefulDataLoader`` does in each worker: save its state with a batch, and
-    load it.
-    """
+    """What torchdata's ``StatefulDataLoader`` does in each worker: save and load its state."""
 
     def __init__(self, states: list[dict[str, Any]] | None = None):
         self.states = states

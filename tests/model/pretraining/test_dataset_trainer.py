@@ -1,6 +1,4 @@
-"""`transformers.Trainer` on `InstanceDataset`: the losses and the weights of `pretrain`, also after
-it resumes.
-"""
+"""`transformers.Trainer` on `InstanceDataset` has the losses and weights of `pretrain`."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""ModernBERT through every command: trained, resumed, loaded by transformers, and published ones
-taken as checkpoints.
-"""
+"""ModernBERT through every command, loaded by transformers; published ones as checkpoints."""
 
 import json
 from dataclasses import replace

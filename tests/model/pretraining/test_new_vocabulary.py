@@ -1,6 +1,4 @@
-"""Moving a model to another vocabulary: what each embedding comes from, and that what was learned
-stays.
-"""
+"""Moving a model to another vocabulary: what each embedding comes from, and what stays."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""Packed instances in the trainer: each document sees itself alone, whatever the layout, and a run
-on them resumes to the last bit.
-"""
+"""Packed instances in the trainer: each document sees itself alone, whatever the layout."""
 
 import pickle
 from dataclasses import replace
@@ -190,9 +188,7 @@ def loss_sums(model: BertForPreTraining, parts: list[PretrainBatch]) -> torch.Te
         return sum(batch_sums(batch, model.sums(batch)) for batch in parts)  # pyright: ignore[reportReturnType]
 
 
-def test_padded_packed_and_single_documents_have_one_loss(
-    rows: Rows, monkeypatch: pytest.MonkeyPatch
-):
+def test_padded_packed_and_single_documents_have_one_loss(rows: Rows, monkeypatch):
     monkeypatch.setattr(batches, "TOKEN_BLOCK", 128)
     rows = select(rows, np.arange(6))
     model = BertForPreTraining(SHAPE)

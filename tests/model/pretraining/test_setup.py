@@ -1,6 +1,4 @@
-"""Before the first step: options and instances that do not match are named, and defaults are
-resolved.
-"""
+"""Before the first step: mismatched options and instances are named, defaults resolved."""
 
 import json
 import shutil

@@ -92,10 +92,7 @@ def test_a_metric_that_suits_the_labels_can_be_named_for_ones_own_table(
 
 @pytest.mark.parametrize(
     ("rows", "advice"),
-    [
-        ([("a", 6), ("b", 2)], ""),
-        ([("b", 2), ("a", 7)], "(7 rows are 'a', 2 'b'): read macro F1"),
-    ],
+    [([("a", 6), ("b", 2)], ""), ([("b", 2), ("a", 7)], "(7 rows are 'a', 2 'b'): read macro F1")],
 )
 def test_a_class_over_three_times_the_smallest_is_said(tmp_path, capsys, rows, advice):
     labels = [label for label, number in rows for _ in range(number)]

@@ -1,6 +1,4 @@
-"""Named-entity recognition: columns, tags, metrics, rows with context, the model, and the
-command end to end.
-"""
+"""Named-entity recognition: columns, tags, metrics, rows with context, the model, the command."""
 
 import json
 import random
@@ -47,9 +45,7 @@ def columns(sentences: list[list[tuple[str, str]]]) -> str:
 
 
 def named(num_sentences: int, seed: int) -> str:
-    """Return sentences in which b, and what follows it, is a person, and d a place after "in"-like
-    words only.
-    """
+    """Return sentences in which b, and what follows it, is a person, and d often a place."""
     draw = random.Random(seed)
     sentences = []
     for _ in range(num_sentences):

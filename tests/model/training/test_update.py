@@ -1,6 +1,4 @@
-"""The update that both loops share: micro-batches and ranks change nothing, dropout is a function
-of its seed.
-"""
+"""The update of both loops: micro-batches and ranks change nothing, dropout follows its seed."""
 
 import threading
 from collections.abc import Callable
@@ -58,9 +56,7 @@ class ThreadRanks(Ranks):
         return values
 
     def start_sum(self, values: torch.Tensor) -> Callable[[], object]:
-        """Add them up at once: the threads start their sums in the same order, or meet at different
-        tensors.
-        """
+        """Add them up at once: threads start sums in the same order, or meet other tensors."""
         STARTED.append((self.rank, values.numel()))
         self.sum(values)
         return lambda: None
@@ -213,9 +209,7 @@ def test_an_update_without_a_finite_loss_says_so():
 
 
 class Waits(TorchDispatchMode):
-    """Collects the operators that read a tensor's values on the host, for which a GPU's whole queue
-    would be waited.
-    """
+    """Collects the operators that read a tensor's values on the host, and so wait for a GPU."""
 
     def __init__(self) -> None:
         super().__init__()

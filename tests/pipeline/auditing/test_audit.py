@@ -16,14 +16,7 @@ from clozeworks.pipeline.vocabulary.files import load_vocabulary
 from sklearn.metrics import roc_auc_score
 
 from tests.fixtures import audit_fixture
-from tests.fixtures.audit_fixture import (
-    SHARD,
-    VOCABULARY,
-    audit,
-    build,
-    checks_of,
-    failed,
-)
+from tests.fixtures.audit_fixture import SHARD, VOCABULARY, audit, build, checks_of, failed
 from tests.fixtures.documents_fixture import write_documents
 
 

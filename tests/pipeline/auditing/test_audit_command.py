@@ -11,12 +11,7 @@ from clozeworks.pipeline.auditing.checks import audit as audit_directory
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, VocabConfig
 from clozeworks.pipeline.errors import UserError
 
-from tests.fixtures.audit_fixture import (
-    build,
-    mask_separator,
-    spoil,
-    write_directory,
-)
+from tests.fixtures.audit_fixture import build, mask_separator, spoil, write_directory
 from tests.fixtures.command_fixture import error_of
 from tests.fixtures.stages_fixture import Configs, make_stages
 
@@ -130,9 +125,7 @@ def test_origins_are_looked_up_in_documents_beside_the_instances(tmp_path: Path)
         audit_directory(instances, str(others))
 
 
-def test_short_words_that_end_sentences_are_listed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_short_words_that_end_sentences_are_listed(capsys, tmp_path: Path):
     for number in range(12):
         text = f"The town no {number} has a zzb. Old mill by the sea {number}. It is by the lake."
         (tmp_path / f"{number}.txt").write_text(f"{text} No lake is as old as number {number}.")

@@ -50,9 +50,7 @@ def lose_all_masks(rows):
 
 
 def first_token_pad(rows):
-    """What a streaming example did: labels[0] = 0 on padded rows, so that [CLS] learns to predict
-    [PAD].
-    """
+    """As a streaming example did: labels[0] = 0 on padded rows, so that [CLS] learns [PAD]."""
     for row in rows[:5]:
         row["masked_lm_positions"].insert(0, 0)
         row["masked_lm_ids"].insert(0, VOCABULARY.pad_id)

@@ -1,6 +1,4 @@
-"""Texts of task files are found in documents whatever their case and marks, and no others; the
-oracle joins words with a regular expression.
-"""
+"""Texts of task files are found in documents whatever their case; a regex is the oracle."""
 
 import json
 import re

@@ -89,9 +89,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "written by `clozeworks vocab`" in error_of(capsys, "show", str(tmp_path))
 
 
-def test_rows_are_found_by_text_id_and_condition(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_rows_are_found_by_text_id_and_condition(tmp_path: Path, capsys):
     documents = tmp_path / "documents"
     documents.mkdir()
     other = {**DOCUMENT, "doc_id": "b:1", "source": "b", "sentences": ["ÉTÉ here.", "No."]}
@@ -127,9 +125,7 @@ def test_rows_are_found_by_text_id_and_condition(
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[::3]] == ["6", "7"]
 
 
-def test_of_packed_rows_only_the_documents_with_these_ids_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_of_packed_rows_only_the_documents_with_these_ids_are_shown(tmp_path: Path, capsys):
     for name in ("documents", "instances"):
         (tmp_path / name).mkdir()
     rows = [{**DOCUMENT, "doc_id": f"enwiki:{number}"} for number in range(4)]

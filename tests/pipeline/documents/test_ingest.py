@@ -1,6 +1,4 @@
-"""Ingest: parts, duplicates across sources, shard sizes, validation, and what is left when the disk
-is full.
-"""
+"""Ingest: parts, duplicates across sources, shard sizes, validation, and a full disk."""
 
 import hashlib
 import json
@@ -473,9 +471,7 @@ def test_a_run_that_ended_within_a_phase_resumes_to_the_same_bytes(
 
 @pytest.mark.slow
 def test_many_shards_a_partition_make_the_same_documents(tmp_path, monkeypatch):
-    """A huge corpus in small: more shards than partitions, several validation shards; each row
-    exactly once.
-    """
+    """A huge corpus in small: more shards than partitions, and each row exactly once."""
     source = write_texts(
         tmp_path / "texts", {f"{i:03}": text_of(i % 380, 5 + i % 30) for i in range(400)}
     )

@@ -1,6 +1,4 @@
-"""Signatures: what a 5-gram is, and that signatures tell how alike texts are; the oracle are
-Python's sets.
-"""
+"""Signatures: what a 5-gram is, and that they tell how alike texts are; the oracle are sets."""
 
 import random
 import re

@@ -1,6 +1,4 @@
-"""Near-duplicates in ingest: what is alike goes, whatever else stays; the oracle is the exact
-Jaccard similarity.
-"""
+"""Near-duplicates in ingest; the oracle is the exact Jaccard similarity."""
 
 import random
 from pathlib import Path

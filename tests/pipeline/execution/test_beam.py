@@ -144,9 +144,7 @@ def test_a_failed_unit_fails_again_and_nothing_else_begins(tmp_path: Path):
     assert job.finished_units("squares") == {2}
 
 
-def test_a_mistake_that_cannot_be_written_down_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_mistake_that_cannot_be_written_down_ends_the_run(tmp_path: Path, monkeypatch):
     stage = NumberStage(output=str(tmp_path))
     job, _ = open_job(stage, stage.plan(), overwrite=False)
 
@@ -211,9 +209,7 @@ def test_idle_python_processes_are_kept_on_spark_unless_told_otherwise():
         assert options.get_all_options()["environment_cache_millis"] == milliseconds
 
 
-def test_a_job_that_ends_before_its_work_is_done_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_job_that_ends_before_its_work_is_done_has_failed(tmp_path: Path, monkeypatch):
     """Dask's runner takes a job that was lost with its scheduler for done."""
 
     class Lost:

@@ -30,14 +30,7 @@ from clozeworks.pipeline.storage.state import read_any_manifest
 from msgspec import structs
 
 from tests.fixtures import number_stage
-from tests.fixtures.number_stage import (
-    Done,
-    MoreSquares,
-    NumberStage,
-    Squares,
-    square,
-    squares_of,
-)
+from tests.fixtures.number_stage import Done, MoreSquares, NumberStage, Squares, square, squares_of
 
 SQUARES = [0, 1, 4, 9, 16]
 

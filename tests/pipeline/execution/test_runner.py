@@ -84,9 +84,7 @@ def test_every_unit_is_done_and_records_come_in_order(tmp_path: Path):
     assert os.getpid() not in pids_of(manifest)
 
 
-def test_a_phase_gets_no_more_workers_than_it_has_units(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_phase_gets_no_more_workers_than_it_has_units(tmp_path: Path, monkeypatch):
     num_started: list[int] = []
 
     @contextmanager
@@ -207,9 +205,7 @@ def nap(job: Job, number: int) -> Done:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT interrupts, also where a shell has started the tests in the background, with SIGINT
-    ignored.
-    """
+    """SIGINT interrupts, also where a shell started the tests in the background, ignoring it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

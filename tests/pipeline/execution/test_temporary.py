@@ -114,9 +114,7 @@ def test_no_flipped_bit_passes_in_silence(tmp_path: Path):
     assert refused > 250
 
 
-def test_a_store_that_is_away_is_not_taken_for_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_that_is_away_is_not_taken_for_damage(tmp_path: Path, monkeypatch):
     job = opened(tmp_path)
     with TABLE.write(job, "unit") as writer:
         writer.write(pa.Table.from_pylist([{"hash": 1, "words": ["a"]}], SCHEMA))

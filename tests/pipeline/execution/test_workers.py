@@ -102,10 +102,7 @@ def end_by(item: int) -> None:
     ],
 )
 def test_a_death_is_reported_by_its_cause(item: int, message: str):
-    with (
-        started(2) as processes,
-        pytest.raises(RunError, match=f"^A worker process {message};"),
-    ):
+    with started(2) as processes, pytest.raises(RunError, match=f"^A worker process {message};"):
         do_all([item], end_by, processes)
 
 
@@ -123,9 +120,7 @@ def test_workers_are_gone_when_the_work_is_interrupted():
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_what_lies_in_the_working_folder_is_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_lies_in_the_working_folder_is_not_imported(tmp_path: Path, monkeypatch):
     (tmp_path / "pickle.py").write_text("raise ImportError('of another pickle')")
     monkeypatch.chdir(tmp_path)
     with started(1) as processes:

@@ -1,6 +1,4 @@
-"""Build and vocab on documents as they should not be: one clear error, or counted, and nothing
-looks done.
-"""
+"""Build and vocab on documents as they should not be: one clear error, or counted."""
 
 import json
 import shutil
@@ -301,9 +299,7 @@ def lose_texts(path: Path) -> None:
     ],
 )
 def test_a_damaged_shard_is_one_error(damage, message: str, vocab: str, tmp_path: Path):
-    """The manifest lists the shard; what happens to it after the listing is met by the worker that
-    reads it.
-    """
+    """What happens to a shard after the listing is met by the worker that reads it."""
     documents = write_two_sources(tmp_path / "documents", text_of(20), text_of(4))
     output = tmp_path / "out"
     stage = InstancesStage(documents=str(documents), vocab=vocab, output=str(output), config=CONFIG)

@@ -18,13 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 VOCAB_SIZE = 100
-ROW_COLUMNS = (
-    "segment_b_start",
-    "next_sentence_label",
-    "document_a",
-    "document_b",
-    "duplicate",
-)
+ROW_COLUMNS = ("segment_b_start", "next_sentence_label", "document_a", "document_b", "duplicate")
 PACKED = {
     "input_ids": [2, 10, 4, 3, 2, 4, 11, 3],
     "sequence_starts": [0, 4],

@@ -1,6 +1,4 @@
-"""Instances: the rows hold exactly the text of the documents, in the schema's columns, and come
-back from Parquet.
-"""
+"""Instances: the rows hold exactly the text of the documents, and come back from Parquet."""
 
 from itertools import pairwise
 from pathlib import Path

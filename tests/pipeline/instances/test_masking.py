@@ -84,12 +84,7 @@ SEGMENTS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(
-    SEGMENTS,
-    st.sampled_from(MASKINGS),
-    st.sampled_from([0.01, 0.15, 0.4]),
-    st.integers(0, 9),
-)
+@given(SEGMENTS, st.sampled_from(MASKINGS), st.sampled_from([0.01, 0.15, 0.4]), st.integers(0, 9))
 def test_positions_keep_the_rules_on_any_rows(segments, masking, mask_rate, seed):
     rows = Rows(segments, seed)
     chosen = rows.choose(masking, mask_rate=mask_rate, seed=seed)
@@ -140,12 +135,7 @@ def test_whole_words_use_almost_all_of_the_budget():
 
 @pytest.mark.parametrize(
     ("split", "masks", "kept"),
-    [
-        ((80, 10, 10), 0.8, 0.1),
-        ((100, 0, 0), 1, 0),
-        ((0, 100, 0), 0, 0),
-        ((0, 0, 100), 0, 1),
-    ],
+    [((80, 10, 10), 0.8, 0.1), ((100, 0, 0), 1, 0), ((0, 100, 0), 0, 0), ((0, 0, 100), 0, 1)],
 )
 def test_mask_split(split: tuple[int, int, int], masks: float, kept: float):
     rows = many_rows(5000)

@@ -1,6 +1,4 @@
-"""Pairs of a mixture: each group exchanges within itself, exactly as a corpus of its own; small
-groups are widened.
-"""
+"""Pairs of a mixture: each group exchanges within itself, exactly; small groups are widened."""
 
 from dataclasses import replace
 

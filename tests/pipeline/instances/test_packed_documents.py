@@ -1,6 +1,4 @@
-"""Packed rows: whole documents, rows that are full, masks by document, and one result whatever the
-workers.
-"""
+"""Packed rows: whole documents, full rows, masks by document, one result for any workers."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -137,9 +135,7 @@ def test_masks_are_as_many_as_each_document_asks_for(masking: str):
 
 
 def write_texts(path: Path, num_documents: int, num_words: int = 0) -> str:
-    """Write two shards for training and one for validation, of very different lengths, or of
-    documents of `num_words`.
-    """
+    """Write three shards of documents of very different lengths, or of `num_words`."""
     rng = np.random.default_rng(4)
     shards = {}
     for shard in ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"):

@@ -1,6 +1,4 @@
-"""Pairs: every token once, labels that length does not give away, NotNext from another document;
-other pairings.
-"""
+"""Pairs: every token once, labels that length does not give away, NotNext from elsewhere."""
 
 import random
 from itertools import chain
@@ -23,9 +21,7 @@ FULL_STOP = 5
 
 
 def corpus_of(documents: list[list[int]], seed: int = 0) -> Corpus:
-    """Return documents of sentences with the given lengths, of random tokens, each sentence ending
-    in a full stop.
-    """
+    """Return documents of random sentences with the given lengths, each ending in a full stop."""
     lengths = np.array([length for document in documents for length in document], np.int64)
     sentence_offsets = np.append(0, np.cumsum(lengths))
     token_ids = (
@@ -255,9 +251,7 @@ def test_a_long_sentence_pairs_with_a_short_one_rather_than_being_cut():
 def google_research_rows(
     documents: list[list[list[int]]], max_length: int, short: float, seed: int
 ):
-    """Return (A, B, is_random_next) as create_pretraining_data.py makes them: the oracle, ported
-    line by line.
-    """
+    """Return (A, B, is_random_next) as create_pretraining_data.py makes them, line by line."""
     rng, limit, rows = random.Random(seed), max_length - 3, []
     for index, document in enumerate(documents):
         target = rng.randint(2, limit) if rng.random() < short else limit

@@ -1,6 +1,4 @@
-"""Nothing is lost uncounted: of real inputs of each kind, words in are words out and words left out
-by reason.
-"""
+"""Nothing is lost uncounted: words in are words out and words left out by reason."""
 
 import bz2
 import html
@@ -44,9 +42,7 @@ def num_left_out(counters: Counters) -> int:
 
 
 def articles() -> list[tuple[str, str]]:
-    """Return titles and texts as an extractor leaves them: headings, lists and holes among the
-    prose.
-    """
+    """Return titles and texts as an extractor leaves them: headings, lists and holes in prose."""
     dump = bz2.decompress((CORPUS / "enwiki-excerpt.xml.bz2").read_bytes()).decode()
     pages = re.findall(r"<title>(.*?)</title>.*?<text[^>]*>(.*?)</text>", dump, re.DOTALL)
     texts = [re.sub(r"\{\{[^{}]*\}\}|&[a-z]+;|<[^>]*>|[][']{2,}", "", text) for _, text in pages]
@@ -105,9 +101,7 @@ def pages_of(path: Path) -> list[bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DUMPS)
 def test_words_of_a_dump(path: Path) -> None:
-    """Those of its markup too, whether or not a page is an article; down to the sentences of the
-    documents.
-    """
+    """Those of its markup too, whether or not a page is an article; down to the sentences."""
     counters, config = Counters(), IngestConfig()
     documents = list(read_documents(str(path), counters=counters))
     num_kept = num_words_of(
@@ -136,9 +130,7 @@ def test_words_of_a_dump(path: Path) -> None:
 
 @pytest.mark.slow
 def test_reasons_of_a_dump() -> None:
-    """Notes and tables against the words that regular expressions find of them; little is left out
-    as markup.
-    """
+    """Notes and tables against regular expressions; little is left out as markup."""
     path = CORPUS / "enwiki-excerpt.xml.bz2"
     counters = Counters()
     titles = {document.title for document in read_documents(str(path), counters=counters)}

@@ -264,10 +264,7 @@ def test_a_file_of_markdown_is_a_document_without_its_marks() -> None:
 def test_a_few_bad_bytes_become_replacement_characters() -> None:
     counters = Counters()
     text = b"The caf\xe9 was open at last.\n\n" + "“Café”, it said.".encode()
-    assert paragraphs_of(text, counters) == [
-        "The caf\ufffd was open at last.",
-        "“Café”, it said.",
-    ]
+    assert paragraphs_of(text, counters) == ["The caf\ufffd was open at last.", "“Café”, it said."]
     assert counters.counts["text_lines_with_invalid_utf8"] == 1
 
 

@@ -21,12 +21,7 @@ ROWS = [
         "parts": [{"t": "One."}, {"t": None}, {"t": "Two."}],
         "headline": "A headline",
     },
-    {
-        "pmid": "p-2",
-        "payload": {"body": None, "lang": "<b>"},
-        "parts": [],
-        "headline": "Another",
-    },
+    {"pmid": "p-2", "payload": {"body": None, "lang": "<b>"}, "parts": [], "headline": "Another"},
 ]
 
 

@@ -1,6 +1,4 @@
-"""CSV and TSV: quotes, line breaks and delimiters in fields, bad rows that cost only themselves,
-ranges of TSV.
-"""
+"""CSV and TSV: quotes, line breaks and delimiters in fields, bad rows, ranges of TSV."""
 
 import csv
 import io

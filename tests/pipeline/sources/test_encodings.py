@@ -72,9 +72,7 @@ def test_unicode_is_known_whatever_encoding_is_given(text: str, encoding: str) -
 @pytest.mark.parametrize(
     ("first", "second"), [("koi8-r", "cp1251"), ("cp1251", "utf-8"), ("utf-8", "cp1251")]
 )
-def test_a_text_that_changes_its_encoding_is_refused(
-    first: str, second: str, tmp_path: Path
-) -> None:
+def test_a_text_that_changes_its_encoding_is_refused(first: str, second: str, tmp_path: Path):
     text = TEXTS["ru"]
     (tmp_path / "a.txt").write_bytes(text.encode(first) + text.encode(second))
     with pytest.raises(UserError, match=r"a\.txt is not UTF-8.*give `encoding` "):

@@ -29,9 +29,7 @@ def entry_of(path: Path) -> InputRange:
 def read(
     path: Path, counters: Counters, range_bytes: int = 1 << 20, **options: Any
 ) -> list[RawDocument]:
-    """Read ranges of a file that are not planned by `plan_input`, which refuses what some of
-    these tests read.
-    """
+    """Read ranges that are not planned by `plan_input`, which refuses some of these files."""
     config = IngestConfig(**options)
     ranges = entry_of(path).cut_evenly(range_bytes)
     return [document for part in ranges for document in _read_range(path, part, config, counters)]
@@ -155,9 +153,7 @@ def test_a_truncated_compressed_file_is_not_refused(tmp_path: Path):
     check(tmp_path / "part.jsonl.gz")
 
 
-def test_only_the_beginning_of_a_file_is_read_to_check_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_only_the_beginning_of_a_file_is_read_to_check_it(tmp_path: Path, monkeypatch):
     path = written(tmp_path, *[{"text": PROSE}] * 10_000)
     num_read = 0
 

@@ -73,9 +73,7 @@ def test_a_row_is_a_document_and_sentences_are_advised_to_be_joined(tmp_path: Pa
             assert is_advised == (texts is sentences and documents == "auto")
 
 
-def test_rows_are_joined_up_to_another_id_or_a_blank_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_joined_up_to_another_id_or_a_blank_one(tmp_path: Path, monkeypatch):
     rows = [
         ("a", "One."),
         ("a", "Two."),
@@ -121,11 +119,7 @@ def test_an_id_that_comes_back_is_a_mistake_where_rows_are_joined(tmp_path: Path
 
 def test_ids_are_without_the_suffix_in_any_case(tmp_path: Path) -> None:
     path = written(tmp_path, {"id": ["7"], "text": [PROSE]})
-    stems = {
-        "a.parquet": "a",
-        "A.PARQUET": "A",
-        "a.gz.parquet": "a.gz",
-    }
+    stems = {"a.parquet": "a", "A.PARQUET": "A", "a.gz.parquet": "a.gz"}
     for name, stem in stems.items():
         assert [document.id for document in Source("parquet", path, name).read()] == [f"{stem}/7"]
 
@@ -212,9 +206,7 @@ def test_a_damaged_file_costs_only_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_a_row_that_is_too_long_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
-) -> None:
+def test_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch, kind: pa.DataType):
     monkeypatch.setattr("clozeworks.pipeline.sources.parquet.LONGEST_LINE_BYTES", 200)
     texts = pa.array([PROSE, PROSE * 4, None, PROSE], kind)
     path = written(tmp_path, {"text": texts, "id": pa.array(["a", "b", "c", "d"], kind)})
@@ -236,9 +228,7 @@ def test_batches_of_long_rows_are_small(tmp_path: Path) -> None:
     assert peak < 45_000_000
 
 
-def test_long_texts_of_many_rows_are_read_in_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_texts_of_many_rows_are_read_in_parts(tmp_path: Path, monkeypatch):
     texts = pa.array([f"{number} {PROSE}" for number in range(5)])
     numbers = pa.array([row % 5 for row in range(100)], pa.int32())
     path = written(

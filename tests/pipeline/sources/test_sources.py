@@ -1,6 +1,4 @@
-"""Sources: which files a command names, in which format each is, and how they are cut into units of
-work.
-"""
+"""Sources: which files a command names, their formats, and how they are cut into units."""
 
 import bz2
 import gzip
@@ -17,12 +15,7 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.errors import RunError, UserError
-from clozeworks.pipeline.sources.formats import (
-    MIN_RANGE_BYTES,
-    find_inputs,
-    plan_units,
-    read_range,
-)
+from clozeworks.pipeline.sources.formats import MIN_RANGE_BYTES, find_inputs, plan_units, read_range
 
 AUTO = IngestConfig()
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
@@ -143,10 +136,7 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["all/a.txt", "all/a.txt"], "all/a.txt is listed twice among the sources"),
         (["all", "all/a.txt"], "all/a.txt is listed twice among the sources"),
         (["all/*.txt", "all"], "is listed twice among the sources"),
-        (
-            ["all/a.txt", "link.txt"],
-            "link.txt is listed twice among the sources, .*all/a.txt",
-        ),
+        (["all/a.txt", "link.txt"], "link.txt is listed twice among the sources, .*all/a.txt"),
         (["saved", "hf:saved"], "saved:train is listed twice among the sources"),
         (
             ["all/a.txt", "other/a.txt"],
@@ -177,16 +167,11 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["stages"], r"^stages/i holds instances, written by `clozeworks build`, not texts"),
         (["hf:all"], r"`output` \S*out is inside the source hf:all, or contains it: "),
         (["all"], r"`output` \S*out is inside the source all, or contains it: "),
-        (
-            ["out"],
-            "^`output` out is inside the source out, or contains it: choose another",
-        ),
+        (["out"], "^`output` out is inside the source out, or contains it: choose another"),
         (["out/a.txt"], "^`output` out is inside the source out/a.txt, or contains it: "),
     ],
 )
-def test_mistakes_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str], message: str
-):
+def test_mistakes_of_the_user(tmp_path: Path, monkeypatch, sources: list[str], message: str):
     monkeypatch.chdir(tmp_path)
     for name in (
         "all/a.txt",
@@ -238,9 +223,7 @@ def test_units_are_of_similar_size_and_hold_every_range_once(tmp_path: Path):
     assert len(units) < 40
 
 
-def test_what_is_not_read_in_a_folder_is_counted_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_is_not_read_in_a_folder_is_counted_by_name(tmp_path: Path, monkeypatch):
     folder = tmp_path / "all"
     hidden = (".hidden.txt", ".git/c.txt", "sub/_SUCCESS")
     for name in ("a.txt", "sub/b.txt", *hidden, "locked/d.txt", "picture.jpg"):

@@ -1,6 +1,4 @@
-"""WikiExtractor's output: articles in both of its forms, whole whatever the ranges, bad ones
-counted.
-"""
+"""WikiExtractor's output in both of its forms, whole whatever the ranges, bad ones counted."""
 
 import bz2
 import json

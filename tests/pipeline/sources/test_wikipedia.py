@@ -79,9 +79,7 @@ def test_reads_an_article() -> None:
 @pytest.mark.parametrize(
     "compression", ["plain", "multistream", "page tags across streams", "gz", "xz"]
 )
-def test_any_split_gives_every_page_once(
-    num_ranges: int, compression: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monkeypatch):
     monkeypatch.setattr(dump_pages, "READ_BYTES", 64)
     texts = [
         HEAD,
@@ -285,9 +283,7 @@ def test_a_broken_page_costs_only_itself() -> None:
 
 
 @pytest.mark.parametrize("num_ranges", range(1, 12))
-def test_a_page_that_is_never_closed_gives_no_page_twice(
-    num_ranges: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_is_never_closed_gives_no_page_twice(num_ranges: int, monkeypatch):
     monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 5000)
     monkeypatch.setattr(dump_pages, "READ_BYTES", 1000)
     whole = HEAD + page(1) + "<page>" + "x" * 6000 + page(2) + page(3) + FOOT
@@ -306,9 +302,7 @@ def test_encodings_that_a_byte_order_mark_states(encoding: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", ["bz2", "gz", "xz"])
-def test_what_expands_beyond_reason_takes_little_memory(
-    compression: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_expands_beyond_reason_takes_little_memory(compression: str, monkeypatch):
     monkeypatch.setattr(dump_pages, "MAX_PAGE_BYTES", 1 << 22)
     compressor = {
         "bz2": bz2.BZ2Compressor(),
@@ -357,9 +351,7 @@ def test_no_damage_raises_or_makes_a_page_of_another(
             assert ids(documents) == list(range(9))
 
 
-def test_damaged_dumps_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_dumps_on_the_command_line(tmp_path: Path, capsys):
     prose = "This is the text of page {}, of which there is enough to be kept as a document. " * 4
     pages = [page(number, prose.replace("{}", str(number))) for number in range(6)]
     corrupt = bytearray(multistream([pages[0]]))

@@ -20,12 +20,7 @@ import pytest
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.parsing import canonical_json, digest_of
-from clozeworks.pipeline.storage.directory import (
-    OutputDirectory,
-    kept,
-    locked,
-    write_file,
-)
+from clozeworks.pipeline.storage.directory import OutputDirectory, kept, locked, write_file
 
 from tests.fixtures.object_stores import object_store
 from tests.fixtures.process_fixture import held
@@ -133,9 +128,7 @@ def test_a_full_disk_and_a_missing_permission_are_one_line(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has this full disk")
-def test_a_full_temporary_folder_of_this_machine_is_named_for_a_remote_file(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_full_temporary_folder_of_this_machine_is_named_for_a_remote_file(monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     monkeypatch.setattr(socket, "gethostname", lambda: "worker7")
     with object_store("s3") as root:
@@ -168,9 +161,7 @@ def test_a_file_that_cannot_be_read_is_not_said_to_be_unwritable(tmp_path: Path)
         (tmp_path / "source").read_bytes()
 
 
-def test_a_folder_stays_as_it_was_if_its_successor_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_stays_as_it_was_if_its_successor_cannot_be_written(tmp_path: Path, monkeypatch):
     write_a_folder(tmp_path)
 
     def fail(_: int) -> None:
@@ -270,9 +261,7 @@ def test_one_that_begins_while_another_ends_has_the_directory(tmp_path, monkeypa
             pass
 
 
-def test_of_many_at_once_at_most_one_has_a_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_of_many_at_once_at_most_one_has_a_directory(tmp_path: Path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "Operation not supported")
 

@@ -1,6 +1,4 @@
-"""Storage on this machine, on S3 and on Google Cloud Storage: the same functions with the same
-results.
-"""
+"""Storage on this machine, on S3 and on Google Cloud Storage: the same results."""
 
 import errno
 import io
@@ -96,18 +94,12 @@ def test_a_file_is_read_from_anywhere_and_line_by_line(folder: str):
 
 def test_a_failed_write_leaves_the_file_as_it_was(folder: str):
     for content in (b"half", b"half" * (5 << 20)):
-        with (
-            pytest.raises(RuntimeError),
-            write_file(f"{folder}/a") as file,
-        ):
+        with pytest.raises(RuntimeError), write_file(f"{folder}/a") as file:
             file.write(content)
             raise RuntimeError
         assert not storage.exists(f"{folder}/a")
     write(f"{folder}/a", b"whole")
-    with (
-        pytest.raises(RuntimeError),
-        write_file(f"{folder}/a") as file,
-    ):
+    with pytest.raises(RuntimeError), write_file(f"{folder}/a") as file:
         raise RuntimeError
     assert storage.read_bytes(f"{folder}/a") == b"whole"
 
@@ -208,9 +200,7 @@ def serve(handler: type[BaseHTTPRequestHandler], monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Serve an S3 that accepts the first part of an upload and denies the second; yield the
-    requests that it got.
-    """
+    """Serve an S3 that denies the second part of an upload; yield the requests that it got."""
     requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -268,9 +258,7 @@ def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
 
 
 @pytest.mark.slow
-def test_an_upload_that_is_interrupted_is_completed(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_upload_that_is_interrupted_is_completed(s3: str, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(remote, "UPLOAD_BYTES", 6 << 20)
     content, reads = os.urandom(20 << 20), []
 
@@ -288,9 +276,7 @@ def test_an_upload_that_is_interrupted_is_completed(
     assert storage.read_bytes(f"{s3}/long") == content
 
 
-def test_a_folder_that_another_process_removes_too_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_another_process_removes_too_is_removed(tmp_path: Path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a").touch()
     unlink = os.unlink

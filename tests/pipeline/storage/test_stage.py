@@ -18,9 +18,7 @@ def write(path: Path, name: str, content: bytes = b"{}") -> None:
     OutputDirectory(str(path)).write_bytes(name, content)
 
 
-def test_an_output_that_is_an_input_is_refused_however_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_output_that_is_an_input_is_refused_however_it_is_named(tmp_path: Path, monkeypatch):
     write(tmp_path, "data/vocab.txt")
     (tmp_path / "link").symlink_to(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
@@ -58,9 +56,7 @@ def test_a_shard_that_is_missing_or_cut_off_is_reported(tmp_path: Path):
         read_manifest(str(tmp_path), InstancesManifest)
 
 
-def test_a_path_that_cannot_be_written_to_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_path_that_cannot_be_written_to_is_reported(tmp_path: Path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="Not a directory"):
         write(tmp_path / "file" / "out", "shard")

@@ -30,9 +30,7 @@ from clozeworks.pipeline.text.wikitext.repair import GAP
     "dropped",
     ["\n* one\n* two", "\n\n# one", "\n{|\n| one\n|}", "\n<gallery>\none\n</gallery>", "\n== H =="],
 )
-def test_introductions_of_dropped_lists(
-    language: str, introduction: str, kept: bool, dropped: str
-) -> None:
+def test_introductions_of_dropped_lists(language: str, introduction: str, kept: bool, dropped: str):
     paragraphs = wikitext_to_paragraphs(f"{introduction}{dropped}\nText goes on.", language)
     assert paragraphs[-1].endswith("Text goes on.")
     assert (GAP not in paragraphs[0]) is kept

@@ -89,10 +89,7 @@ def test_advertisements_behind_the_end_are_left_out() -> None:
     )
     assert paragraphs_of(BOOK.replace("THE END\n", "THE END\n" + shop)) == PROSE
     note = "A note of the author follows here, which is no advertisement at all."
-    assert paragraphs_of(BOOK.replace("THE END\n", f"THE END\n\n{note}\n")) == [
-        *PROSE,
-        note,
-    ]
+    assert paragraphs_of(BOOK.replace("THE END\n", f"THE END\n\n{note}\n")) == [*PROSE, note]
     story = BOOK.replace("CHAPTER II.", f"THE END\n{shop}\nCHAPTER II.")
     assert len(paragraphs_of(story)) > len(PROSE)
 

@@ -46,9 +46,7 @@ LANGUAGES = ["en", "ko", "ja", "zh", "de", "simple", "xx", "", "zh-min-nan", "EN
 
 
 def kept(text: str) -> str:
-    """What must survive, by Unicode's own classes: all but whitespace, controls, surrogates and
-    invisible marks.
-    """
+    """By Unicode's own classes: all but whitespace, controls, surrogates and invisible marks."""
     invisible = "\u00ad\u180e\u200b\u200e\u200f\ufeff"
     return "".join(
         char

@@ -14,10 +14,7 @@ from clozeworks.pipeline.text.wikitext.repair import (
     drop_rare_templates,
     most_costly_templates,
 )
-from clozeworks.pipeline.text.wikitext.templates import (
-    parse_arguments,
-    template_name,
-)
+from clozeworks.pipeline.text.wikitext.templates import parse_arguments, template_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,11 +43,7 @@ def test_markup_is_shown_as_its_wiki_shows_it(language: str, markup: str, text: 
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "!Kung is a language of Namibia.",
-        "|x| is the absolute value of a number.",
-    ],
+    "text", ["!Kung is a language of Namibia.", "|x| is the absolute value of a number."]
 )
 def test_a_first_character_does_not_cost_a_paragraph(text: str) -> None:
     assert wikitext_to_paragraphs(f"One is here.\n\n{text}") == ["One is here.", text]

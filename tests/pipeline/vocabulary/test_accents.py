@@ -1,6 +1,4 @@
-"""Accents: stripped only if no language with a share in the text is damaged, with the reason in the
-manifest.
-"""
+"""Accents are stripped only if no language with a share in the text is damaged."""
 
 import re
 from pathlib import Path
@@ -79,9 +77,7 @@ def test_decision_and_reason(tmp_path: Path, documents, options, strip: bool, re
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cased", [False, True])
-def test_damage_that_was_requested_is_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], cased: bool
-):
+def test_damage_that_was_requested_is_a_warning(tmp_path: Path, capsys, cased: bool):
     assert decided(tmp_path, of("en"), strip_accents=True).damage == ""
     documents = write_texts(tmp_path / "mixed", of("en", "uk"))
     output = str(tmp_path / "vocab")

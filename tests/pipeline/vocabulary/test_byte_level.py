@@ -1,6 +1,4 @@
-"""Byte-level BPE: ids are those of `tokenizers` for each text, merges those of the plain algorithm,
-and folders load in `transformers`.
-"""
+"""Byte-level BPE: the ids of `tokenizers`, the merges of the plain algorithm."""
 
 import json
 import random

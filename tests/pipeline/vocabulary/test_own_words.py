@@ -12,11 +12,7 @@ from clozeworks.cli.main import commands, main
 from clozeworks.model.pretraining.new_vocabulary import old_pieces
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.vocabulary.byte_level import CHARACTERS
-from clozeworks.pipeline.vocabulary.files import (
-    load_vocabulary,
-    read_vocabulary,
-    vocabulary_files,
-)
+from clozeworks.pipeline.vocabulary.files import load_vocabulary, read_vocabulary, vocabulary_files
 from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.own_words import add_words, suggest_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary

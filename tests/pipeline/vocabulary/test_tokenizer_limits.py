@@ -184,9 +184,7 @@ def test_what_is_not_known_to_be_harmless_is_refused_by_name(
         check_tokenizer(fields, "t.json")
 
 
-def test_a_trial_runs_nothing_of_the_current_folder_and_must_succeed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_trial_runs_nothing_of_the_current_folder_and_must_succeed(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokenizers.py").write_text("open('executed', 'w')")
     tokenizer_limits._try_out(("harmless",))

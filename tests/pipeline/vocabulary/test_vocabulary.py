@@ -1,6 +1,4 @@
-"""The vocabulary's files must load in `tokenizers` and `transformers` and encode as ours; bad ones
-name their fault.
-"""
+"""The vocabulary's files load in `tokenizers` and `transformers`; bad ones name their fault."""
 
 import json
 import pickle

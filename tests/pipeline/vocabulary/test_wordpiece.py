@@ -1,6 +1,4 @@
-"""The learned vocabulary against a plain implementation of the same merges, and against the
-`tokenizers` trainer.
-"""
+"""The learned vocabulary against a plain implementation, and the `tokenizers` trainer."""
 
 from collections import Counter
 from itertools import pairwise
