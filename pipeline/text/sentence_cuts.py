@@ -33,7 +33,7 @@ from .sentence_rules import (
 )
 
 _NEXT = (
-    rf"(?P<closers>[\"'”’»)\]]*)"
+    rf"(?P<closers>[\"'”’»)\]¹²³†‡]*)"
     rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?"
     rf"(?P<next>[{UPPER_CASE}][^\W_]*|\d+|[{UNCASED_LETTERS}가-힣]))"
 )
@@ -150,7 +150,10 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules) -> bool:
         return False
     if before_opener or word in rules.ordinary_words:
         return True
-    if _may_be_common(word) and not is_abbreviation(word, rules.code):
+    whole = text[word_start : end.start()].lstrip("(\"'“„«[")  # "m.in", "s-ro"
+    if _may_be_common(word) and not (
+        is_abbreviation(word, rules.code) or is_abbreviation(whole, rules.code)
+    ):
         return True
     # As much as the longest phrase takes; not "5 km. NW of Athens".
     is_direction = end["next"].isupper() and 1 < len(end["next"]) <= 3
@@ -183,8 +186,7 @@ def _matches(seen: str, rules: _CutRules) -> bool:
 def is_abbreviation(word: str, code: str) -> bool:
     """Return whether a word is in the language's lists of abbreviations, ours and sentencex's."""
     listed = words_of(WORDS.abbreviations, code) | words_of(WORDS.before_names, code)
-    if code == "en":
-        listed = listed.union(WORDS.before_capitals.split())
+    listed |= words_of(WORDS.before_capitals, code)
     if is_listed(word, listed | before_numbers_of(code)):
         return True
     return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1

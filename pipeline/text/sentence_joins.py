@@ -34,7 +34,6 @@ _SEEN_AFTER = 80
 
 _QUOTES = "\"'“‘«„"
 _PARTS = re.compile("[-.–'’]")
-_ELIDED = re.compile(".*['’]")  # of "l'art."
 # "12", "Table 3", "XIV", "L. 251-3", "A", "(a)", "[12]", "$5"; sentencex splits behind "L."
 _NUMBER = re.compile(
     r"(?:(?:Tab|Fig)\w*\.? )?\d|[IVXLC]+\b|[A-Z]\. ?(?:\d|$)|[A-HJ-Z](?= [a-z])"
@@ -132,9 +131,9 @@ def join_rules_of(code: str) -> JoinRules:
     before_names = words_of(WORDS.before_names, code)
     abbreviations = words_of(WORDS.abbreviations, code) | before_names
     before_numbers = before_numbers_of(code)
-    before_capitals = before_numbers
+    before_capitals = before_numbers | words_of(WORDS.before_capitals, code)
     if code == "en":
-        before_capitals |= before_names | frozenset(WORDS.before_capitals.split())
+        before_capitals |= before_names
     proclitics = row_of(WORDS.proclitics, code)
     patterns = rules_in(JOINS, code)
     small_letter = f"[{LOWER_CASE}]"
@@ -247,9 +246,10 @@ def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) 
     if not rules.before_capitals:
         return True
     word = before[before.rfind(" ", 0, -2) + 1 : -2]
-    if not word.isalpha():
-        word = _ELIDED.sub("", word)
-    return not is_listed(word, rules.before_capitals)
+    last_part = word if word.isalpha() else _PARTS.split(word)[-1]  # "l'art", "Rear-Adm"
+    return not (
+        is_listed(word, rules.before_capitals) or is_listed(last_part, rules.before_capitals)
+    )
 
 
 def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:

@@ -166,7 +166,7 @@ def _opens(mark: re.Match[str], opened: re.Match[str] | None) -> bool:
     after = text[mark.end() : mark.end() + 1]
     may_open = not before or before[-1] in " ([{—–-/¿¡"
     if mark[0] == "”":
-        return opened is None and may_open and after.isalnum()
+        return opened is None and may_open and (after.isalnum() or after in ("¿", "¡"))
     # A Korean particle follows it at once.
     may_close = not after.isalnum() or "가" <= after <= "힣"
     if may_open == may_close:  # as between blanks

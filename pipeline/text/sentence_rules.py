@@ -36,7 +36,6 @@ class _SentenceWords(Struct, frozen=True):
     """
 
     after_names: str
-    before_capitals: str
     own_initials: str
     syllabic: str
     gershayim: str
@@ -48,6 +47,7 @@ class _SentenceWords(Struct, frozen=True):
     no_ends: dict[str, str]
     marks: dict[str, str]
     abbreviations: dict[str, str]
+    before_capitals: dict[str, str]
     before_names: dict[str, str]
     months: dict[str, str]
     before_numbers: dict[str, str]

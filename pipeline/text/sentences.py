@@ -68,8 +68,8 @@ _LAST_STOP = re.compile(r"(\ue000[^\W\d]\w+)\.")
 # "et al. [12] propose", "Fig. [4]": sentencex would end a sentence with the bracket.
 _BEFORE_REFERENCE = re.compile(r"\.(?= \[[0-9])")
 _LETTERS_AT_END = re.compile(r"[^\W\d_]+$")
-# A footnote's mark goes with its sentence.
-_NOTE_MARKS = re.compile(r"[¹²³⁰⁴-⁹†‡](?<=[.!?…”»].)[¹²³⁰⁴-⁹†‡]*(?= |$)", re.MULTILINE)
+# A footnote's mark goes with its sentence: "1990.¹²" is shown as "1990__.".
+_NOTE_MARKS = re.compile(r"([.!?…][\"”’»“)\]]*)([¹²³⁰⁴-⁹†‡]+)(?= |$)", re.MULTILINE)
 # A click: "the !Kung". A French "!" has a blank before it, and may lack the one behind it.
 _CLICK = re.compile(r"!(?<![^\s(]!)(?=[A-Z][^\W_])")
 
@@ -217,7 +217,7 @@ def _shown(text: str, code: str) -> str:
     if ". [" in text:
         text = _BEFORE_REFERENCE.sub(lambda stop: _without_stop(stop, code), text)
     if "¹" in text or "²" in text or "³" in text or "†" in text or "‡" in text or "⁴" in text:
-        text = _NOTE_MARKS.sub(lambda marks: "”" * len(marks[0]), text)
+        text = _NOTE_MARKS.sub(lambda end: "_" * len(end[2]) + end[1], text)
     text, num_stops = _STOP_BEFORE_STOP.subn("\ue000", text)
     if num_stops:
         text = _LAST_STOP.sub("\\1\ue000", text)

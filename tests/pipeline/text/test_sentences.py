@@ -69,7 +69,10 @@ def test_no_character_is_lost_and_every_sentence_is_normalised(
         sentence.encode("utf-8")
 
 
-LISTED = [*WORDS.before_capitals.split(), *sorted(words_of(WORDS.abbreviations, "ru"))]
+LISTED = [
+    *sorted(words_of(WORDS.before_capitals, "en")),
+    *sorted(words_of(WORDS.abbreviations, "ru")),
+]
 # How pieces begin and end where rules join them, and where none does.
 BEGINNINGS = st.sampled_from(
     [*"AÉa1(,;)」のとが我고를", "The ", '"', '" ', "“I ", "II", "—", "-3.", "I asked.", "...", "১"]
