@@ -29,8 +29,6 @@ class Format:
     """Suffixes of the files that are in this format."""
     dropped_from_ids: tuple[str, ...] = ()
     """Suffixes that are not part of the documents' ids; of several that fit, the first goes."""
-    is_packed: bool = False
-    """Whether its bytes are compressed, whatever the file's name."""
 
 
 _TEXTS = (".txt.utf-8", ".txt")
@@ -75,14 +73,8 @@ FORMATS = {
         plan="parquet.plan_table",
         suffixes=(".parquet",),
         dropped_from_ids=(".parquet",),
-        is_packed=True,
     ),
-    "hf": Format(
-        kind="bytes",
-        read="parquet.read_data_set",
-        plan="parquet.plan_data_set",
-        is_packed=True,
-    ),
+    "hf": Format(kind="bytes", read="parquet.read_data_set", plan="parquet.plan_data_set"),
 }
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ..arrow import SetLookupOptions, call_function, sort_order, take
 from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
-from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, KeyRange, plan_keys
+from .layout import ENOUGH_DOCUMENTS, MAX_CANDIDATES, Candidate, plan_keys
 from .phase_tables import KEYS, LEFT_OUT, NEAR_DUPLICATES
 from .scatter import Scatter
 
@@ -50,21 +50,19 @@ class Deduplicate(Phase):
     scatter: Scatter
 
     name = "deduplicate"
-    payload_type = KeyRange
+    payload_type = tuple[int, int]
     record_type = Deduplicated
 
     def plan(self, job: Job) -> Sequence[Unit]:
-        """Cut the keys into ranges of the texts' hashes."""
         num_documents = self.scatter.num_documents(job)
         return plan_keys("texts", num_documents, DOCUMENTS_PER_UNIT, job.setup.layout)
 
     def do(self, job: Job, unit: Unit) -> Deduplicated:
-        """Decide on the texts of a range."""
         layout = job.setup.layout
-        partitions = unit.payload.partitions
+        partitions = range(*unit.payload)
         keys = pa.Table.from_batches(KEYS.read(job, partitions), KEYS.schema)
         near_duplicates: list[pa.RecordBatch] = []
-        if NEAR_DUPLICATES.name in job.writers:
+        if self.scatter.config.near_duplicates is not None:
             near_duplicates.extend(NEAR_DUPLICATES.read(job, partitions))
         documents = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))
         stays = call_function("is_null", [documents["kept"]]).to_numpy()
@@ -73,9 +71,7 @@ class Deduplicate(Phase):
         with LEFT_OUT.write(job, unit.name) as writer:
             writer.write(removed.select(LEFT_OUT.schema.names))
 
-        buckets = layout.bucket_of(
-            removed["hash"].to_numpy(), removed["validation_hash"].to_numpy()
-        )
+        buckets = layout.bucket_of(removed)
         num_counts = layout.num_buckets + 1
         removed_bytes = removed["num_bytes"].to_numpy()
         bucket_bytes = np.bincount(buckets, weights=removed_bytes, minlength=num_counts)

@@ -10,7 +10,6 @@ the size of the corpus, a document is read about twice, and memory is bounded by
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,21 +41,6 @@ class Gathered(Record):
 
 
 @dataclass(frozen=True)
-class ByShard:
-    """Cut a unit's documents into a partition for each of its shards."""
-
-    run: ShardRun
-
-    def num_partitions(self, setup: Any) -> int:
-        """Return the number of shards."""
-        return len(self.run.names())
-
-    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
-        """Return the shard of each row."""
-        return self.run.shard_of(rows)
-
-
-@dataclass(frozen=True)
 class Gather(Phase):
     """Write the shards."""
 
@@ -68,7 +52,6 @@ class Gather(Phase):
     record_type = Gathered
 
     def plan(self, job: Job) -> Sequence[Unit]:
-        """Cut the hashes into shards."""
         scattered = job.records(Scatter)
         deduplicated = job.records(Deduplicate)
         try:
@@ -79,7 +62,6 @@ class Gather(Phase):
             raise
 
     def do(self, job: Job, unit: Unit) -> Gathered:
-        """Write the shards of a unit."""
         run = unit.payload
         names = run.names()
         counters = Counters()
@@ -159,7 +141,9 @@ def _deal(job: Job, unit: Unit, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     if num_shards == 1:
         yield pa.Table.from_batches(batches, SCATTERED.schema).combine_chunks()
         return
-    dealt = TemporaryTable("dealt", SCATTERED.schema, ByShard(unit.payload))
+    dealt = TemporaryTable(
+        "dealt", Gather.name, SCATTERED.schema, lambda setup: (num_shards, unit.payload.shard_of)
+    )
     with dealt.write(job, unit.name) as writer:
         for batch in batches:
             writer.write(pa.Table.from_batches([batch]))

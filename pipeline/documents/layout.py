@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ..config import IngestConfig
 from ..counters import CounterRecord, count_of
@@ -60,17 +61,21 @@ class HashLayout:
         """Partitions in a file of small rows: keys of documents, or bands of their signatures."""
         return min(4 * self.num_partitions, MAX_KEY_PARTITIONS)
 
-    def bucket_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
+    def bucket_of(self, rows: pa.Table) -> np.ndarray:
         """Return 0 for each document that is held out, else 1 + its bucket."""
-        is_held_out = validation_hashes < np.uint64(self.validation_below)
+        hashes, is_held_out = self._hashes(rows)
         return np.where(is_held_out, 0, 1 + range_of(hashes, self.num_buckets))
 
-    def partition_of(self, hashes: np.ndarray, validation_hashes: np.ndarray) -> np.ndarray:
+    def partition_of(self, rows: pa.Table) -> np.ndarray:
         """Return the partition of each document."""
-        is_held_out = validation_hashes < np.uint64(self.validation_below)
+        hashes, is_held_out = self._hashes(rows)
         held_out = range_of(hashes, self.num_validation_partitions)
         others = self.num_validation_partitions + range_of(hashes, self.num_partitions)
         return np.where(is_held_out, held_out, others)
+
+    def _hashes(self, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        is_held_out = rows["validation_hash"].to_numpy() < np.uint64(self.validation_below)
+        return rows["hash"].to_numpy(), is_held_out
 
 
 def choose_layout(input_bytes: int, config: IngestConfig) -> HashLayout:
@@ -103,32 +108,17 @@ class IngestSetup:
     """`Counters.listed` of these files."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeyRange:
-    """The work of a unit that reads small rows: their partitions from `start` up to `stop`."""
-
-    start: int
-    stop: int
-
-    @property
-    def partitions(self) -> range:
-        """The partitions to read."""
-        return range(self.start, self.stop)
-
-
 def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout) -> list[Unit]:
-    """Return the units that read all of the small rows of one kind."""
+    """Return the units that read all of the small rows of one kind: their partitions from the first
+    number of a payload up to the second.
+    """
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
     units: list[Unit] = []
     for partitions in cut_evenly(layout.num_key_partitions, num_units):
-        units.append(
-            Unit(
-                name=f"{kind}-{len(units):05d}",
-                cost=num_rows * len(partitions) // layout.num_key_partitions,
-                payload=KeyRange(start=partitions.start, stop=partitions.stop),
-            )
-        )
+        cost = num_rows * len(partitions) // layout.num_key_partitions
+        payload = (partitions.start, partitions.stop)
+        units.append(Unit(f"{kind}-{len(units):05d}", cost, payload))
     return units
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ..execution.job import Job, Phase, Record, Unit
 from ..ragged import begins_run
-from .layout import KeyRange, plan_keys
+from .layout import plan_keys
 from .minhash import NUM_HASHES, choose_bands, estimate_similarity
 from .phase_tables import BANDS, CANDIDATES, NEAR_DUPLICATES, SKETCHES
 from .scatter import Scatter
@@ -35,19 +35,17 @@ class FindCandidates(Phase):
     scatter: Scatter
 
     name = "candidates"
-    payload_type = KeyRange
+    payload_type = tuple[int, int]
     record_type = Record
 
     def plan(self, job: Job) -> Sequence[Unit]:
-        """Cut the bands into ranges of their hashes."""
         num_documents = self.scatter.num_documents(job)
         num_bands, _ = choose_bands(self.share)
         bands_per_unit = 2_000_000  # 32 MB of hashes
         return plan_keys("bands", num_bands * num_documents, bands_per_unit, job.setup.layout)
 
     def do(self, job: Job, unit: Unit) -> Record:
-        """Write the pairs of texts that share a band in the unit's partitions."""
-        batches = BANDS.read(job, unit.payload.partitions)
+        batches = BANDS.read(job, range(*unit.payload))
         rows = pa.Table.from_batches(batches, BANDS.schema)
         bands = rows["band_hash"].to_numpy()
         texts = rows["text_hash"].to_numpy()
@@ -69,7 +67,6 @@ class FindClusters(Phase):
     record_type = Record
 
     def do(self, job: Job, unit: Unit) -> Record:
-        """Write the texts to remove as near-duplicates."""
         pairs = np.empty((0, 2), np.uint64)
         for batch in CANDIDATES.read(job):
             pairs_of_batch = np.stack([batch["one"], batch["other"]], axis=1)

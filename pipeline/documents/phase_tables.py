@@ -11,7 +11,8 @@ The phases, with the tables between them in brackets. Near-duplicates are found 
              +-> [sketches] -----------> clusters -> [near]
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,34 +26,15 @@ if TYPE_CHECKING:
     from .layout import IngestSetup
 
 
-@dataclass(frozen=True)
-class ByDocument:
-    """By the hash of the document, held-out ones apart: a shard needs a few of these partitions."""
-
-    def num_partitions(self, setup: "IngestSetup") -> int:
-        """Return the number of partitions of the layout."""
-        return setup.layout.num_document_partitions
-
-    def partition_of(self, rows: pa.Table, setup: "IngestSetup") -> np.ndarray:
-        """Return the partition of each row by its ``hash`` and ``validation_hash``."""
-        hashes = rows["hash"].to_numpy()
-        validation_hashes = rows["validation_hash"].to_numpy()
-        return setup.layout.partition_of(hashes, validation_hashes)
+def _by_document(setup: "IngestSetup") -> tuple[int, Callable[[pa.Table], np.ndarray]]:
+    """Cut by the hash of the document, held-out ones apart: a shard needs a few partitions."""
+    return setup.layout.num_document_partitions, setup.layout.partition_of
 
 
-@dataclass(frozen=True)
-class ByHash:
-    """By a column of hashes, so that all rows with the same value meet in one unit."""
-
-    column: str
-
-    def num_partitions(self, setup: "IngestSetup") -> int:
-        """Return the number of partitions of the layout."""
-        return setup.layout.num_key_partitions
-
-    def partition_of(self, rows: pa.Table, setup: "IngestSetup") -> np.ndarray:
-        """Return the partition of each row."""
-        return range_of(rows[self.column].to_numpy(), self.num_partitions(setup))
+def _by_hash(column: str, setup: "IngestSetup") -> tuple[int, Callable[[pa.Table], np.ndarray]]:
+    """Cut by a column of hashes, so that all rows with the same value meet in one unit."""
+    num_partitions = setup.layout.num_key_partitions
+    return num_partitions, lambda rows: range_of(rows[column].to_numpy(), num_partitions)
 
 
 def _schema(**types: pa.DataType) -> pa.Schema:
@@ -61,10 +43,11 @@ def _schema(**types: pa.DataType) -> pa.Schema:
 
 _HASHES = _schema(hash=pa.uint64(), validation_hash=pa.uint64(), text_hash=pa.uint64())
 
-SCATTERED = TemporaryTable("documents", pa.schema([*_HASHES, *DOCUMENTS]), ByDocument())
+SCATTERED = TemporaryTable("documents", "scatter", pa.schema([*_HASHES, *DOCUMENTS]), _by_document)
 
 KEYS = TemporaryTable(
     "keys",
+    "scatter",
     _schema(
         text_hash=pa.uint64(),
         text_hash_low=pa.uint64(),
@@ -73,17 +56,21 @@ KEYS = TemporaryTable(
         num_bytes=pa.uint32(),
         doc_id=pa.string(),
     ),
-    ByHash("text_hash"),
+    partial(_by_hash, "text_hash"),
 )
 """A small row for each document, to find equal texts by."""
 
 BANDS = TemporaryTable(
-    "bands", _schema(band_hash=pa.uint64(), text_hash=pa.uint64()), ByHash("band_hash")
+    "bands",
+    "scatter",
+    _schema(band_hash=pa.uint64(), text_hash=pa.uint64()),
+    partial(_by_hash, "band_hash"),
 )
 """The bands of the documents' signatures: texts that share one may be similar."""
 
 SKETCHES = TemporaryTable(
     "sketches",
+    "scatter",
     _schema(
         text_hash=pa.uint64(),
         hash=pa.uint64(),
@@ -93,16 +80,20 @@ SKETCHES = TemporaryTable(
 )
 """Shortened signatures, to estimate how similar two texts are."""
 
-CANDIDATES = TemporaryTable("pairs", _schema(one=pa.uint64(), other=pa.uint64()))
+CANDIDATES = TemporaryTable("pairs", "candidates", _schema(one=pa.uint64(), other=pa.uint64()))
 """Pairs of texts, by their hashes, that may be similar."""
 
 NEAR_DUPLICATES = TemporaryTable(
-    "near", _schema(text_hash=pa.uint64(), kept=pa.string()), ByHash("text_hash")
+    "near",
+    "clusters",
+    _schema(text_hash=pa.uint64(), kept=pa.string()),
+    partial(_by_hash, "text_hash"),
 )
 """Texts to remove, and the document that is kept instead."""
 
 LEFT_OUT = TemporaryTable(
     "left-out",
+    "deduplicate",
     _schema(
         hash=pa.uint64(),
         validation_hash=pa.uint64(),
@@ -110,6 +101,6 @@ LEFT_OUT = TemporaryTable(
         reason=pa.string(),
         kept=pa.string(),
     ),
-    ByDocument(),
+    _by_document,
 )
 """Documents to remove, why, and the one that is kept instead."""

@@ -25,10 +25,9 @@ from ..errors import UserError
 from ..execution.job import Job, Phase, Plan, Stage, Unit
 from ..execution.runner import ShowProgress, run_stage
 from ..manifests import DocumentsManifest, StoredHead, manifest_fields
-from ..source_formats import FORMATS
 from ..sources import hub
 from ..sources.formats import find_inputs, names_of, plan_units
-from ..sources.streams import InputRange, digest_of_file, is_compressed
+from ..sources.streams import InputRange, digest_of_file
 from ..storage import absolute
 from ..storage.state import manifest_head
 from ..text.sentences import stops_of
@@ -37,15 +36,6 @@ from .duplicates import NEAR_DUPLICATE, Deduplicate
 from .gather import Gather
 from .layout import IngestSetup, choose_layout
 from .near_duplicates import FindCandidates, FindClusters
-from .phase_tables import (
-    BANDS,
-    CANDIDATES,
-    KEYS,
-    LEFT_OUT,
-    NEAR_DUPLICATES,
-    SCATTERED,
-    SKETCHES,
-)
 from .scatter import Scatter, check_languages
 
 
@@ -63,27 +53,14 @@ class IngestStage(Stage):
 
     @cached_property
     def phases(self) -> Sequence[Phase]:
-        """The phases in their order, with the tables that they write."""
-        config = self.config
-        tables = (SCATTERED, KEYS)
-        if config.near_duplicates is not None:
-            tables = (SCATTERED, KEYS, BANDS, SKETCHES)
-        scatter = Scatter(config, self.max_bad, writes=tables)
-        find_similar: list[Phase] = []
-        if config.near_duplicates is not None:
-            find_similar = [
-                FindCandidates(config.near_duplicates, scatter, writes=(CANDIDATES,)),
-                FindClusters(config.near_duplicates, writes=(NEAR_DUPLICATES,)),
-            ]
-        return [
-            scatter,
-            *find_similar,
-            Deduplicate(scatter, writes=(LEFT_OUT,)),
-            Gather(config.shards),
-        ]
+        share = self.config.near_duplicates
+        scatter = Scatter(self.config, self.max_bad)
+        phases: list[Phase] = [scatter, Deduplicate(scatter), Gather(self.config.shards)]
+        if share is not None:
+            phases[1:1] = [FindCandidates(share, scatter), FindClusters(share)]
+        return phases
 
     def plan(self) -> Plan:
-        """Find the input files, and cut them into ranges."""
         config = self.config
         if config.abbreviations:
             stops_of(config.abbreviations, "")  # raises if the file is wrong
@@ -117,17 +94,7 @@ class IngestStage(Stage):
         )
         return Plan(head=head, setup=setup, units=units)
 
-    def compressed_bytes(self, unit: Unit) -> int:
-        """Return the bytes of a unit, those of a file that is not compressed as a quarter."""
-        num_bytes = 0
-        for part in unit.payload:
-            known = FORMATS.get(part.format)  # an empty or damaged file has none
-            packed = (known is not None and known.is_packed) or is_compressed(part.path)
-            num_bytes += part.num_bytes if packed else part.num_bytes // 4
-        return num_bytes
-
     def manifest(self, job: Job, head: StoredHead) -> DocumentsManifest:
-        """Return the manifest, with counts, languages and shards."""
         gathered = job.records(Gather)
         scattered = (record.counters for record in job.records(Scatter))
         left_out = job.setup.left_out
@@ -155,7 +122,6 @@ class IngestStage(Stage):
         )
 
     def absolute(self) -> Self:
-        """Return the stage with absolute paths."""
         sources: list[str] = []
         for source in self.sources:
             if not source.startswith(hub.PREFIX) and self.config.format != "hf":

@@ -29,7 +29,6 @@ from ..sources.streams import InputRange, RawDocument
 from ..storage.state import BAD_INPUTS
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
-from .layout import check_shard_size
 from .minhash import NUM_HASHES, choose_bands, hash_bands, hash_shingles, shorten, sign
 from .phase_tables import BANDS, KEYS, SCATTERED, SKETCHES
 
@@ -70,7 +69,6 @@ class Scatter(Phase):
     record_type = Scattered
 
     def do(self, job: Job, unit: Unit) -> Scattered:
-        """Scatter the documents of some ranges."""
         layout = job.setup.layout
         counters = Counters()
         bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
@@ -78,22 +76,22 @@ class Scatter(Phase):
         rows_of_tables: dict[str, tuple[int, int]] = {}
         with ExitStack() as open_files:
             writers: dict[str, TableWriter] = {}
-            for table in self.writes:
+            tables = (SCATTERED, KEYS, BANDS, SKETCHES)
+            for table in tables if self.config.near_duplicates is not None else tables[:2]:
                 writer = open_files.enter_context(table.write(job, unit.name))
                 writers[table.name] = writer
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
             for rows in cut_by_size(rows_of_documents, PART_TEXT_BYTES):
-                for table in (SCATTERED, KEYS):
-                    writers[table.name].write(pa.Table.from_pylist(rows, table.schema))
+                writers[SCATTERED.name].write(pa.Table.from_pylist(rows, SCATTERED.schema))
+                keys = pa.Table.from_pylist(rows, KEYS.schema)
+                writers[KEYS.name].write(keys)
                 if self.config.near_duplicates is not None:
                     bands, sketches = sketch_tables(rows, self.config.near_duplicates)
                     writers[BANDS.name].write(bands)
                     writers[SKETCHES.name].write(sketches)
-                hashes = np.array([row["hash"] for row in rows], np.uint64)
-                validation_hashes = np.array([row["validation_hash"] for row in rows], np.uint64)
-                buckets = layout.bucket_of(hashes, validation_hashes)
+                buckets = layout.bucket_of(keys)
                 # Not `bucket_bytes[buckets] += ...`, which counts a bucket that repeats only once.
-                np.add.at(bucket_bytes, buckets, [row["num_bytes"] for row in rows])
+                np.add.at(bucket_bytes, buckets, keys["num_bytes"].to_numpy())
                 np.add.at(bucket_documents, buckets, 1)
                 if self.config.id_column is not None:
                     _count_repeats(rows, rows_of_tables)
@@ -119,18 +117,12 @@ class Scatter(Phase):
 
     def num_documents(self, job: Job) -> int:
         """Return how many documents there are; raise `UserError`, before more is done, if too much
-        input was bad, or if a shard would hold too few even without duplicates.
+        input was bad.
         """
         scattered = job.records(Scatter)
         counters = (record.counters for record in scattered)
         sum_counters((job.setup.left_out, *counters), self.max_bad)
         _check_ids(scattered, self.config, self.max_bad)
-        if self.config.shards is not None:
-            documents_of_buckets = np.zeros(job.setup.layout.num_buckets + 1, np.int64)
-            for record in scattered:
-                documents_of_buckets += np.frombuffer(record.bucket_documents, np.uint32)
-            # Bucket 0 is held out; with `shards`, each of the others is a shard.
-            check_shard_size("train", int(documents_of_buckets[1:].min()), self.config.shards)
         return sum(record.documents for record in scattered)
 
 

@@ -19,6 +19,7 @@ from .layout import (
     Candidate,
     HashLayout,
     borders,
+    check_shard_size,
     cut_shards,
     cut_validation,
     group_by_partition,
@@ -133,6 +134,8 @@ def plan_shards(
                 f"A train shard would hold {max(train_bytes):,} bytes of text, more than "
                 f"{MOST_TEXT_BYTES:,}: raise `shards`."
             )
+        # With `shards`, each of the buckets but the first is a shard.
+        check_shard_size("train", min(bucket_documents[1:]), num_shards)
         train_edges = borders(range(num_shards + 1), num_shards)
     train_units = _plan_split(
         "train", train_edges, sum(train_bytes), layout.num_partitions, validation_below

@@ -74,9 +74,6 @@ class Phase:
     only once the inputs are read is in `Job.setup`.
     """
 
-    writes: tuple[Any, ...] = field(default=(), kw_only=True)
-    """The `TemporaryTable`s for later phases; each unit writes a file of each."""
-
     name: ClassVar[str]
     """The name of its folder, and of its step in a cluster's user interface."""
     payload_type: ClassVar[Any] = None
@@ -128,11 +125,7 @@ class Stage:
     @cached_property
     @abstractmethod
     def phases(self) -> Sequence[Phase]:
-        """The phases in their order, with the tables that they write."""
-
-    def compressed_bytes(self, unit: Unit) -> int:
-        """Return how many bytes a unit of the first phase would read if all were compressed."""
-        return unit.cost
+        """The phases in their order."""
 
     @abstractmethod
     def manifest(self, job: "Job", head: StoredHead) -> Manifest:
@@ -148,7 +141,6 @@ class _OwnBegun(Begun):
     """The content of ``job.json``."""
 
     setup: Any
-    writers: dict[str, str]
     opened: float
     """When the work began or resumed, in seconds since the epoch."""
 
@@ -213,11 +205,6 @@ class Job(OutputDirectory):
         return self._begun.setup
 
     @property
-    def writers(self) -> dict[str, str]:
-        """The phase that writes each temporary table."""
-        return self._begun.writers
-
-    @property
     def _begun(self) -> _OwnBegun:
         return _read_begun(f"{self._folder}/{JOB}", self.setup_type)
 
@@ -227,9 +214,9 @@ class Job(OutputDirectory):
         """Return the units of a planned phase, their payloads as plain values."""
         return _read_plan(f"{self._folder}/{phase}/plan.json")
 
-    def unit_names(self, table: str) -> list[str]:
-        """Return the names of the units that have written a temporary table, in order."""
-        return [unit.name for unit in self.units(self.writers[table])]
+    def unit_names(self, phase: str) -> list[str]:
+        """Return the names of the units of a planned phase."""
+        return [unit.name for unit in self.units(phase)]
 
     def start(self, phase: Phase) -> list[int]:
         """Plan a phase whose predecessors are done, unless a killed run has left its plan; return
@@ -278,7 +265,7 @@ class Job(OutputDirectory):
         return [records[number] for number in range(len(units))]
 
     def _records(self, phase: Phase | type[Phase]) -> dict[int, Any]:
-        """Return the records of the units that have one, and all of their files."""
+        """Return the records of the units that have one, and all of their files in the output."""
 
         def read(number: int) -> Any:
             path = f"{self._folder}/{phase.name}/{number:05d}.json"
@@ -291,13 +278,9 @@ class Job(OutputDirectory):
             records = dict(zip(numbers, pool.map(read, numbers), strict=True))
         # One listing of a folder serves all of its files.
         results = set(storage.file_names(self.path))
-        whole = {number for number in numbers if results.issuperset(records[number].files)}
-        units = self.units(phase.name)
-        for table, writer in self.writers.items():
-            if writer == phase.name:
-                files = set(storage.file_names(f"{self._folder}/{table}"))
-                whole = {number for number in whole if f"{units[number].name}.arrow" in files}
-        return {number: records[number] for number in whole}
+        return {
+            number: record for number, record in records.items() if results.issuperset(record.files)
+        }
 
     def finish(self, stage: Stage) -> Manifest:
         """Write the manifest of a stage whose phases are done, delete what is temporary, and return
@@ -337,10 +320,8 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     # Again when resuming, which changes nothing: the same work has the same units. Later phases are
     # planned once those before are done.
     job._write_checked(f"{stage.phases[0].name}/plan.json", plan.units)
-    writers = {table.name: phase.name for phase in stage.phases for table in phase.writes}
     # Last: with it, the stage has begun.
-    begun = _OwnBegun(plan.head, plan.setup, writers, opened=time.time())
-    job._write_checked(JOB, begun)
+    job._write_checked(JOB, _OwnBegun(plan.head, plan.setup, opened=time.time()))
     _read_begun.cache_clear()  # of the same work, begun before
     _read_plan.cache_clear()
     return job, None

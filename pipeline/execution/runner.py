@@ -84,7 +84,7 @@ def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
     """Return how many processes do the work: by default one per core, but a single one, this
     process, where more would gain nothing, as each has to start.
     """
-    costs = sorted(stage.compressed_bytes(unit) for unit in plan.units)
+    costs = sorted(unit.cost for unit in plan.units)
     if len(stage.phases) == 1:
         costs = costs[:-1]  # one worker is busy with the largest, whatever the others do
         if not costs:

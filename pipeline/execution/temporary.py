@@ -12,11 +12,11 @@ Each batch has a checksum: a bit that flips on the disk is an error, not another
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,24 +32,18 @@ CHUNK_BYTES = 32 << 20
 _CHECKSUM = b"crc32"
 
 
-class Cut(Protocol):
-    """A way to cut rows into partitions, which may depend on `Job.setup`."""
-
-    def num_partitions(self, setup: Any) -> int:
-        """Return the number of partitions."""
-        ...
-
-    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
-        """Return the partition of each row (int64)."""
-        ...
+Cut = Callable[[Any], tuple[int, Callable[[pa.Table], np.ndarray]]]
+"""Returns, from `Job.setup`, the number of partitions and what finds the partition of each row."""
 
 
 @dataclass(frozen=True)
 class TemporaryTable:
-    """A table between two phases; the one that writes it says so (see `job.Phase`)."""
+    """A table between two phases."""
 
     name: str
     """The name of its folder among the temporary files."""
+    phase: str
+    """The name of the phase whose units each write a file of it."""
     schema: pa.Schema
     cut: Cut | None = None
     """None where every reader needs all rows: a single partition."""
@@ -76,7 +70,7 @@ class TemporaryTable:
         """Yield the record batches of these partitions: of every unit, or only of some."""
         partitions = list(partitions)
         if unit_names_to_read is None:
-            unit_names_to_read = job.unit_names(self.name)
+            unit_names_to_read = job.unit_names(self.phase)
         for unit_name in unit_names_to_read:
             yield from self._read_file(job, unit_name, partitions)
 
@@ -84,7 +78,7 @@ class TemporaryTable:
         self, job: Job, unit_name: str, partitions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
         path = job.file(job.temporary(f"{self.name}/{unit_name}.arrow"))
-        num_partitions = self.cut.num_partitions(job.setup) if self.cut else 1
+        num_partitions, _ = self.cut(job.setup) if self.cut else (1, None)
         try:
             with (
                 storage.open_input(path) as file,
@@ -99,7 +93,7 @@ class TemporaryTable:
                             raise pa.ArrowInvalid("its checksum differs")
                         if batch.num_rows:
                             yield batch
-        except pa.ArrowException as error:
+        except (pa.ArrowException, FileNotFoundError) as error:
             # Not OSError, such as that of a store that is away: a runner tries again.
             raise UserError(
                 f"{path} is damaged ({error}). Rerun with `overwrite`, which starts over."
@@ -136,13 +130,12 @@ class TableWriter:
         if self.table.cut is None:
             self._write_batch(rows)
             return
-        setup = self.job.setup
-        partition_of_row = self.table.cut.partition_of(table, setup)
+        num_partitions, partition_of = self.table.cut(self.job.setup)
+        partition_of_row = partition_of(table)
         # Rows in the order of their partitions, and where each partition ends among them:
         #   partition_of_row  2 0 1 0        order  1 3 2 0        ends  2 3 4
         order = np.argsort(partition_of_row, kind="stable")
-        all_partitions = np.arange(self.table.cut.num_partitions(setup))
-        ends = np.searchsorted(partition_of_row[order], all_partitions, side="right")
+        ends = np.searchsorted(partition_of_row[order], np.arange(num_partitions), side="right")
         start = 0
         for end in ends:
             # An empty partition gets a batch too, because readers count batches.

@@ -46,7 +46,7 @@ BAD_INPUTS = "bad"
 """The folder of lists of bad input, one for each unit that met any."""
 WORD_COUNTS_FILE = "word_counts.parquet"
 
-FORMAT = 9
+FORMAT = 10
 """The version of jobs, plans, records and temporary tables; a part of their folder's name."""
 
 State = Literal["new", "replaced", "begun", "finished"]

@@ -2,7 +2,7 @@
 hashes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,16 +59,10 @@ class VocabularySetup:
         return Speller(normalization)
 
 
-@dataclass(frozen=True)
-class ByWord:
-    """By the bucket of the word, so that all counts of a word meet in one unit."""
+def by_word(setup: VocabularySetup) -> tuple[int, Callable[[pa.Table], np.ndarray]]:
+    """Cut by the bucket of the word, so that all counts of a word meet in one unit."""
 
-    def num_partitions(self, setup: VocabularySetup) -> int:
-        """Return the number of buckets."""
-        return setup.num_buckets
-
-    def partition_of(self, rows: pa.Table, setup: VocabularySetup) -> np.ndarray:
-        """Return the bucket of each row's ``word``, the same for all shards."""
+    def bucket_of(rows: pa.Table) -> np.ndarray:
         text, offsets = flat_text(rows["word"].combine_chunks())
         # A word's hash is the sum of fixed random numbers for its bytes. Anagrams share a bucket,
         # which does no harm; in return NumPy hashes all words at once, and Python's own hash()
@@ -77,10 +71,12 @@ class ByWord:
         hashes = np.add.reduceat(number_of_byte[text], offsets[:-1])
         return (hashes % np.uint64(setup.num_buckets)).astype(np.int64)
 
+    return setup.num_buckets, bucket_of
 
-COUNTS = TemporaryTable("counts", WORD_COUNTS, ByWord())
+
+COUNTS = TemporaryTable("counts", "count", WORD_COUNTS, by_word)
 """The words of one shard; with weights, counts are in `WEIGHT_UNITS`."""
-MERGED = TemporaryTable("merged", WORD_COUNTS)
+MERGED = TemporaryTable("merged", "merge", WORD_COUNTS)
 """The words of some buckets over all training shards."""
 
 
@@ -143,7 +139,7 @@ class Merge(Phase):
 
 def read_counts(job: Job, split: str, buckets: Iterable[int]) -> pa.Table:
     """Return the sums of a split's counts in some of the buckets, in the order of `count_words`."""
-    shards = [name for name in job.unit_names(COUNTS.name) if name.startswith(f"{split}-")]
+    shards = [name for name in job.unit_names(Count.name) if name.startswith(f"{split}-")]
     batches = COUNTS.read(job, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 

@@ -34,7 +34,7 @@ from ..storage.directory import kept
 from ..storage.shards import shard_paths, write_parquet
 from ..storage.state import WORD_COUNTS_FILE, manifest_head, read_manifest, refuse_input
 from .accents import decide_accents, shares_of_languages
-from .counts import COUNTS, MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
+from .counts import MERGED, Count, Merge, VocabularySetup, read_counts, sentences_of
 from .fertility import fertility_report
 from .files import byte_level_vocabulary, read_vocabulary, vocabulary_files
 from .normalization import rules_for
@@ -58,7 +58,7 @@ class VocabularyStage(Stage):
     def phases(self) -> Sequence[Phase]:
         """See `Stage`."""
         # The counts of validation shards are not merged: they only measure the vocabulary.
-        return [Count(self.config, writes=(COUNTS,)), Merge(writes=(MERGED,)), Learn(self.config)]
+        return [Count(self.config), Merge(), Learn(self.config)]
 
     def plan(self) -> Plan:
         """Read the documents' manifest."""

@@ -19,15 +19,14 @@ import pytest
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.documents import layout, scatter, shard_plan
-from clozeworks.pipeline.documents.pipeline import IngestStage, ingest
+from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import temporary
-from clozeworks.pipeline.execution.job import Job, Phase, Unit
+from clozeworks.pipeline.execution.job import Job, Phase
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources import formats
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.streams import InputRange
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,15 +85,6 @@ def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part
     assert ingest([source], str(tmp_path / "parts"), CONFIG, ONE) == whole
     assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
     assert whole.counts["documents_read"] == 100
-
-
-def test_bytes_that_are_not_compressed_count_a_quarter():
-    stage = IngestStage(sources=(), output="", config=CONFIG, max_bad=0)
-    files = {"a.xml": "wikipedia", "a.xml.bz2": "wikipedia", "a.parquet": "parquet", "a": "text"}
-    ranges = [
-        InputRange(path=path, name=path, format=name, num_bytes=100) for path, name in files.items()
-    ]
-    assert stage.compressed_bytes(Unit("range-00000", 400, ranges)) == 25 + 100 + 100 + 25
 
 
 def test_only_the_reader_of_a_format_is_imported():

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.documents.layout import (
@@ -29,12 +30,14 @@ def test_validation_documents_have_partitions_of_their_own():
     layout = HashLayout(
         num_buckets=10, num_partitions=4, num_validation_partitions=1, validation_below=100
     )
-    hashes, validation_hashes = (
-        np.array([0, 2**63, 2**63], np.uint64),
-        np.array([100, 99, 2**64 - 1], np.uint64),
+    rows = pa.table(
+        {
+            "hash": np.array([0, 2**63, 2**63], np.uint64),
+            "validation_hash": np.array([100, 99, 2**64 - 1], np.uint64),
+        }
     )
-    assert layout.partition_of(hashes, validation_hashes).tolist() == [1, 0, 3]
-    assert layout.bucket_of(hashes, validation_hashes).tolist() == [1, 0, 6]
+    assert layout.partition_of(rows).tolist() == [1, 0, 3]
+    assert layout.bucket_of(rows).tolist() == [1, 0, 6]
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 5000))

@@ -1,6 +1,5 @@
 """Rows by hash: every one is found again, in its partition, whatever the parts."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,9 @@ def test_a_length_is_cut_evenly(length: int, number: int):
     assert max(map(len, pieces), default=0) - min(map(len, pieces), default=0) <= 1
 
 
-@dataclass(frozen=True)
-class IntoEight:
-    def num_partitions(self, setup: Any) -> int:
-        return 8
-
-    def partition_of(self, rows: pa.Table, setup: Any) -> np.ndarray:
-        return range_of(rows["hash"].to_numpy(), 8)
-
-
-TABLE = TemporaryTable("words", SCHEMA, IntoEight())
+TABLE = TemporaryTable(
+    "words", "", SCHEMA, lambda setup: (8, lambda rows: range_of(rows["hash"].to_numpy(), 8))
+)
 
 
 def opened(path: Path) -> Job:
