@@ -213,6 +213,16 @@ class IngestConfig:
         if self.language != AUTO:
             check_language(self.language)
 
+    @property
+    def named_columns(self) -> dict[str, str]:
+        """The columns that the user named, each with the option that did."""
+        texts = self.text_column.split(",")
+        named = dict.fromkeys(texts, "text_column") if len(texts) > 1 else {}
+        for option in ("id_column", "title_column", "language_column", "source_column"):
+            if column := getattr(self, option):
+                named[column] = option
+        return named
+
 
 @dataclass(frozen=True, kw_only=True)
 class VocabConfig:

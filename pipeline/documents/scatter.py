@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..execution.temporary import TableWriter
 from ..languages import known_language, language_tag
 from ..seeding import stable_hash
 from ..sources.formats import read_range
-from ..sources.streams import InputRange, RawDocument
+from ..sources.streams import InputRange, RawDocument, cut_by_size
 from ..storage.state import BAD_INPUTS
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
@@ -81,7 +82,7 @@ class Scatter(Phase):
                 writer = open_files.enter_context(table.write(job, unit.name))
                 writers[table.name] = writer
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
-            for rows in cut_by_size(rows_of_documents, PART_TEXT_BYTES):
+            for rows in cut_by_size(rows_of_documents, itemgetter("num_bytes"), PART_TEXT_BYTES):
                 writers[SCATTERED.name].write(pa.Table.from_pylist(rows, SCATTERED.schema))
                 keys = pa.Table.from_pylist(rows, KEYS.schema)
                 writers[KEYS.name].write(keys)
@@ -287,21 +288,6 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
             counters.leave_out(OTHER_LANGUAGES, sentences)
             return []
     return sentences
-
-
-def cut_by_size(rows: Iterable[Row], num_bytes: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of at least `num_bytes` of text; the last has the rest."""
-    held: list[Row] = []
-    held_bytes = 0
-    for row in rows:
-        held.append(row)
-        held_bytes += row["num_bytes"]
-        if held_bytes >= num_bytes:
-            yield held
-            held = []
-            held_bytes = 0
-    if held:
-        yield held
 
 
 def identify_language(sentences: Sequence[str]) -> str:

@@ -1,16 +1,5 @@
 """Read plain text and books as documents: paragraphs out of hard-wrapped lines, without headings.
 
-`config.documents` defines what a document is in a text file:
-
-- ``file``: the whole file, read as a book: hard-wrapped lines are joined to paragraphs; headings,
-  rulers, lists with page numbers and what Project Gutenberg puts around a book are left out;
-- ``blank-line``, ``sentence``: the lines between blank lines, one paragraph each (or one together
-  if lines are hard-wrapped);
-- ``line``: each line;
-- ``markdown``: the whole file, without what is no prose in Markdown;
-- ``auto``: ``blank-line`` if the file has the form of google-research's ``sample_text.txt`` (blocks
-  of several lines between blank lines; nearly every line ends a sentence), else ``file``.
-
 Files are streamed. A document of more than `LONGEST_DOCUMENT` characters would be many books (as in
 ``bookcorpus/bookcorpus``: nothing separates the books); it is cut between paragraphs into parts of
 `BOOK_CHARACTERS` to twice that, so that memory is bounded.
@@ -52,9 +41,8 @@ def read_book(
 ) -> Iterator[RawDocument]:
     """Yield the documents of one text file (always the whole file), given in pieces of whole lines.
 
-    A file without prose is skipped and counted. Ids are the name without ``.txt``; if each line or
-    block is a document, followed by ``#0``, ``#1`` and so on; if a file is cut into books, by
-    ``#1`` from the second.
+    Ids are the name without ``.txt``; if each line or block is a document, followed by ``#0``,
+    ``#1`` and so on; if a file is cut into books, by ``#1`` from the second.
     """
     # The form of the text is judged by the first piece; the rest is read while it is consumed.
     head = next(texts, "")

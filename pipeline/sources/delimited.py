@@ -44,11 +44,7 @@ def plan_delimited(
 def read_delimited(
     lines: Lines, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a CSV file, or of a range of a TSV file, one row in memory at a time.
-
-    `counters` gets the bad input ``wrong_number_of_columns`` and, for CSV, ``not_csv``, and what
-    `read_lines` and `row_documents` name.
-    """
+    """Yield the documents of a CSV file, or of a range of a TSV file."""
     rows = _delimited_rows(lines)
     # The header is in the first range.
     header = _header(rows if input_range.start == 0 else _delimited_rows(lines.head()))
@@ -76,7 +72,7 @@ def _rows_by_column(
         offset, _ = lines[0]
         if len(fields) == len(header):
             yield offset, dict(zip(header, fields, strict=True))
-        elif not fields and table.documents == "sentence":
+        elif not fields and table.config.documents == "sentence":
             yield offset, {}
         elif fields:
             reason = f"{len(fields)} columns, but {len(header)} names"

@@ -43,11 +43,8 @@ Blocks = Iterator[tuple[bool, bytes]]
 def read_pages(
     file: BinaryIO, input_range: InputRange, encoding: str, counters: Counters
 ) -> Iterator[tuple[bytes, str]]:
-    """Yield the XML of each page that begins in a range of a seekable file, and where it was.
-
-    If the `encoding` is not UTF-8, the range with byte 0 yields all pages, in UTF-8. `counters`
-    gets ``corrupt_bz2_stream``, ``corrupt_file``, ``cut_off_page`` and ``oversized_page``, and the
-    neutral counter ``single_stream_files`` (bz2 files that are one stream, which cannot be split).
+    """Yield the XML of each page that begins in a range of a seekable file, and where it was; if
+    the `encoding` is not UTF-8, the range with byte 0 yields all pages, in UTF-8.
     """
     blocks = _blocks(file, input_range, counters)
     if encoding != UTF_8:

@@ -64,13 +64,10 @@ def find_inputs(
 ) -> tuple[list[InputRange], Counters]:
     """Return every file and data set of the `sources`, in the order given, and what is left out.
 
-    Files of a folder that are in no known format are left out (``files_of_unknown_format``), and so
-    are links to a file that the source has under an earlier name (``linked_files``), and what
-    `storage.list_files` leaves out: ``broken_link`` and ``unreadable_folder`` are bad input, all
-    other reasons neutral counters. Raise `UserError` if a source has no file, one of another
-    source, or the `output`, or has a text that is not UTF-8 and whose encoding is not given.
+    Raise `UserError` if a source has no file, one of another source, or the `output`, or has a text
+    that is not UTF-8 and whose encoding is not given.
     """
-    files: list[tuple[str, InputRange]] = []
+    files: dict[str, InputRange] = {}  # by their real paths
     left_out = Counters()
     for source in sources:
         folder: str | None = source
@@ -90,40 +87,27 @@ def find_inputs(
             found = _find_files(source, config, left_out)
         if output:
             _refuse_overlap(source, folder, found, output)
-        files_of_source: dict[str, InputRange] = {}
+        others = set(files)
         for file in found:
             real_path = file.path
             if os.path.exists(file.path):  # on this machine, where two links may lead to one file
                 real_path = os.path.realpath(file.path)
-            if files_of_source.setdefault(real_path, file) is not file:
+            if real_path in others:
+                raise UserError(f"{file.path} is listed twice among the sources: list it once.")
+            if files.setdefault(real_path, file) is not file:
                 left_out.note("linked_files", file.name)
-        files.extend(files_of_source.items())
-    _refuse_same_ids(files)
-    with ThreadPoolExecutor(storage.NUM_READERS) as pool:
-        inputs = list(pool.map(partial(examined, config=config), [file for _, file in files]))
-    return inputs, left_out
-
-
-def _refuse_same_ids(files: Sequence[tuple[str, InputRange]]) -> None:
-    """Raise `UserError` if documents of two files, given with their real paths, would have the same
-    ids: they would be taken for copies.
-    """
-    seen: dict[str, str] = {}
-    for real_path, file in files:
-        for key in (real_path, f"the name {file.name}"):
-            if key in seen:
-                raise UserError(
-                    f"{file.path} is listed twice among the sources, or has the name of another "
-                    f"({seen[key]}): list it once, or give the folder that contains both."
-                )
-            seen[key] = file.path
-        prefix = f"ids of {file.format} {file.stem}"
-        if prefix in seen:
+    path_of_ids: dict[tuple[str, str], str] = {}
+    for file in files.values():
+        # They would be taken for copies.
+        other = path_of_ids.setdefault((file.format, file.stem), file.path)
+        if other is not file.path:
             raise UserError(
-                f"{file.path} has the name of {seen[prefix]} but for the suffix, which is not part "
-                "of the documents' ids: rename one of them."
+                f"{file.path} and {other} have the same name but for suffixes, so that their "
+                "documents would have the same ids: rename one, or give the folder above both."
             )
-        seen[prefix] = file.path
+    with ThreadPoolExecutor(storage.NUM_READERS) as pool:
+        inputs = list(pool.map(partial(examined, config=config), files.values()))
+    return inputs, left_out
 
 
 def _refuse_overlap(
@@ -326,20 +310,13 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
 
 def _refuse_missing_columns(ranges: Iterable[InputRange], config: IngestConfig) -> None:
     """Raise `UserError` if no table has a column that the user named."""
-    named = (config.id_column, config.title_column, config.language_column, config.source_column)
-    if not any(named) and "," not in config.text_column:
-        return
-    # Late: a stage without tables needs none of it.
-    from .row_documents import Columns, missing_column
-
-    columns = Columns.of(config).named
-    missing = set(columns)
-    for input_range in ranges:
-        if input_range.format in ("jsonl", "csv", "tsv", "parquet", "hf"):
-            missing.intersection_update(input_range.lacks)
-    for name in columns:
-        if name in missing:
-            raise UserError(f"{missing_column(name, config)}.")
+    tables = [each for each in ranges if each.format in ("jsonl", "csv", "tsv", "parquet", "hf")]
+    for column, option in config.named_columns.items():
+        if all(column in table.lacks for table in tables):
+            raise UserError(
+                f"`{option}` is {column!r}, but no source has a column of this name: give one that "
+                f"there is, or leave `{option}` out."
+            )
 
 
 def plan_input(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
@@ -422,11 +399,7 @@ def read_opened(
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """Return a function of a reader, as `FORMATS` names it.
-
-    Only this reader is imported, because each process of a stage would import all of them for a
-    twentieth to a tenth of its start.
-    """
+    """Return a function of a reader, as `FORMATS` names it; only this reader is imported."""
     module, _, function = name.partition(".")
     return getattr(import_module(f".{module}", __package__), function)
 

@@ -46,11 +46,7 @@ def plan_json_lines(
 def read_json_lines(
     lines: Lines, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a JSON Lines file, a megabyte of text in memory at a time.
-
-    `counters` gets the bad input ``not_json``, ``no_json_object``, ``no_text_column``,
-    ``invalid_utf8``, and what `read_lines` and `row_documents` name.
-    """
+    """Yield the documents of a range of a JSON Lines file."""
     table = Table.of(input_range, Columns.of(config), config, unit="byte")
     return row_documents(read_objects(lines, table, counters), table, counters)
 

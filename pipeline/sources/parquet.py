@@ -5,6 +5,7 @@ Documents that `ingest` wrote stay as they are.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -65,10 +66,8 @@ def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list
 
 
 class _Expansion:
-    """The bytes of the texts of a range, and of what they were compressed to.
-
-    Rows may share texts beyond measure: a dictionary of one long text and the numbers of its rows
-    take a thousand bytes, the rows gigabytes.
+    """The bytes of the texts of a range, and of what they were compressed to: a dictionary of one
+    long text and the numbers of its rows take a thousand bytes, the rows gigabytes.
     """
 
     num_compressed = 0
@@ -78,12 +77,7 @@ class _Expansion:
 def read_table(
     file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of row groups, a batch of rows in memory at a time.
-
-    `counters` gets the bad input ``unreadable_row_group``, ``compression_bomb`` and
-    ``oversized_row`` (more than `LONGEST_LINE_BYTES` of text), and what `row_documents` names.
-    """
-    name = input_range.name
+    """Yield the documents of a range of row groups, a batch of rows in memory at a time."""
     metadata = pq.read_metadata(file)
     schema = metadata.schema.to_arrow_schema()
     columns = columns_of(schema, config)
@@ -95,7 +89,7 @@ def read_table(
     for group in range(input_range.stop or metadata.num_row_groups):
         if group >= input_range.start:
             batches = _group_batches(file, metadata, group, names, expansion)
-            location = f"{name}, row group {group}"
+            location = f"{input_range.name}, row group {group}"
             numbered = _numbered(batches, first_row, "unreadable_row_group", location, counters)
             rows = _rows(numbered, table, counters, expansion)
             yield from row_documents(rows, replace(table, continues=group > 0), counters)
@@ -107,10 +101,8 @@ def read_table(
 def _group_batches(
     file: BinaryIO, metadata: pq.FileMetaData, group: int, names: list[str], expansion: _Expansion
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group, a few at a time.
-
-    A column whose values all lie in a dictionary stays so: a few long texts may be those of many
-    rows.
+    """Yield the rows of a row group, a few at a time, columns that lie in a dictionary as such: a
+    few long texts may be those of many rows.
     """
     row_group = metadata.row_group(group)
     in_dictionary: list[str] = []
@@ -162,53 +154,39 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
 def read_data_set(
     data_set: hub.DataSet, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the documents of a range of a data set, a batch of rows in memory at a time.
-
-    `counters` gets ``unreadable_shard``, and what `row_documents` names.
-    """
-    documents = config.documents
+    """Yield the documents of a range of a data set, a batch of rows in memory at a time."""
     # Its rows are a sentence each.
-    if documents == "auto" and data_set.source == "bookcorpus/bookcorpus":
-        documents = "sentence"
+    if config.documents == "auto" and data_set.source == "bookcorpus/bookcorpus":
+        config = replace(config, documents="sentence")
     columns = columns_of(data_set.schema, config)
     if data_set.schema:
         names = columns_to_read(data_set.schema, input_range.name, columns)
         data_set = replace(data_set, rows=data_set.rows.select_columns(names))
-    for stem, batches in _shards(data_set, input_range, counters):
+    rows = data_set.rows.with_format("arrow")
+    start = input_range.start
+    stop = input_range.stop
+    indices = [0] if data_set.is_on_disk else range(start, stop or rows.num_shards)
+    for index in indices:
+        if data_set.is_on_disk:
+            shard = rows.select(range(start, stop or len(rows)))
+            stem = data_set.part
+        else:
+            shard = rows.shard(num_shards=rows.num_shards, index=index)
+            stem = f"{data_set.part}/{index}"
         table = Table(
             name=f"{data_set.source}:{stem}",
             stem=stem,
             source=data_set.source,
             columns=columns,
-            documents=documents,
-            keep_lines=config.keep_lines,
-            continues=data_set.is_on_disk and input_range.start > 0,
+            config=config,
+            continues=data_set.is_on_disk and start > 0,
         )
-        yield from row_documents(_rows(batches, table, counters), table, counters)
-
-
-def _shards(
-    data_set: hub.DataSet, input_range: InputRange, counters: Counters
-) -> Iterator[tuple[str, NumberedBatches]]:
-    """Yield the prefix of ids and the rows of each shard in a range."""
-    rows = data_set.rows.with_format("arrow")
-    start = input_range.start
-    stop = input_range.stop
-    if data_set.is_on_disk:
-        batches = _shard_batches(rows.select(range(start, stop or len(rows))))
-        location = f"{input_range.name}, shard 0"
-        yield data_set.part, _numbered(batches, start, "unreadable_shard", location, counters)
-        return
-    for index in range(start, stop or rows.num_shards):
-        batches = _shard_batches(rows.shard(num_shards=rows.num_shards, index=index))
+        tables = shard.iter(batch_size=BATCH_ROWS)
+        batches = chain.from_iterable(each.to_batches() for each in tables)
+        first_row = start if data_set.is_on_disk else 0
         location = f"{input_range.name}, shard {index}"
-        numbered = _numbered(batches, 0, "unreadable_shard", location, counters)
-        yield f"{data_set.part}/{index}", numbered
-
-
-def _shard_batches(shard: Any) -> Iterator[pa.RecordBatch]:
-    for table in shard.iter(batch_size=BATCH_ROWS):
-        yield from table.to_batches()
+        numbered = _numbered(batches, first_row, "unreadable_shard", location, counters)
+        yield from row_documents(_rows(numbered, table, counters), table, counters)
 
 
 def _numbered(

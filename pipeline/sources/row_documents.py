@@ -29,7 +29,7 @@ from ..text.markdown import looks_like_markdown, markdown_paragraphs
 from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
 from .books import read_book
-from .streams import InputRange, RawDocument
+from .streams import InputRange, RawDocument, cut_by_size
 from .texts import text_pieces
 
 URL = "url"
@@ -60,26 +60,19 @@ class Columns:
     title: str = "title"
     language: str = ""
     source: str = ""
-    has_own_ids: bool = False
-    """Whether the user named the column of ids: they then tell the documents of all files apart."""
-    named: tuple[str, ...] = ()
+    named: Collection[str] = ()
     """Those that the user named."""
 
     @classmethod
     def of(cls, config: IngestConfig) -> Self:
         """Return those that a configuration names."""
-        text = tuple(config.text_column.split(","))
-        several_texts = text if len(text) > 1 else ()
-        id_and_title = (config.id_column, config.title_column)
-        others = (*id_and_title, config.language_column, config.source_column)
         return cls(
-            text=text,
+            text=tuple(config.text_column.split(",")),
             id=config.id_column or "id",
             title=config.title_column or "title",
             language=config.language_column or "",
             source=config.source_column or "",
-            has_own_ids=config.id_column is not None,
-            named=(*several_texts, *filter(None, others)),
+            named=config.named_columns,
         )
 
     def others(self) -> Iterator[str]:
@@ -196,27 +189,13 @@ def no_column(path: str, name: str, names: Iterable[str]) -> UserError:
 
 def lacking(names: Collection[str], config: IngestConfig) -> tuple[str, ...]:
     """Return the columns that the user named, but that a table with these `names` lacks."""
-    named = Columns.of(config).named
+    named = config.named_columns
     return tuple(name for name in named if name not in names and outermost(name) not in names)
-
-
-def missing_column(name: str, config: IngestConfig) -> str:
-    """Return the message that no source has a column, with the option that named it."""
-    option = "text_column"
-    for field in ("id_column", "title_column", "language_column", "source_column"):
-        if getattr(config, field) == name:
-            option = field
-    return (
-        f"`{option}` is {name!r}, but no source has a column of this name: give one that there is, "
-        f"or leave `{option}` out"
-    )
 
 
 def columns_of(schema: pa.Schema | None, config: IngestConfig) -> Columns:
     """Return the columns to read: of documents that `ingest` wrote their own, whatever the forms of
     strings and lists in which Polars, pandas or `datasets` keep them.
-
-    So a corpus grows: a document's id, on which its place and its split depend, stays.
     """
     if schema is None:
         return Columns.of(config)
@@ -259,12 +238,9 @@ class Table:
     source: str
     """The source of its rows, unless they belong to a wiki."""
     columns: Columns
+    config: IngestConfig
     unit: str = "row"
     """What a row's number counts: ``row``, or ``byte`` if it is the offset of a line."""
-    documents: str = "auto"
-    """As `IngestConfig.documents`."""
-    keep_lines: bool = False
-    """As `IngestConfig.keep_lines`."""
     extracted: bool = False
     """Whether all texts are articles extracted from a wiki, whatever their address."""
     continues: bool = False
@@ -272,7 +248,7 @@ class Table:
 
     @classmethod
     def of(
-        cls, input_range: InputRange, columns: Columns, config: IngestConfig, *, unit: str = "row"
+        cls, input_range: InputRange, columns: Columns, config: IngestConfig, **properties: Any
     ) -> Self:
         """Return the table of a file, or of a range of its lines."""
         return cls(
@@ -280,10 +256,9 @@ class Table:
             stem=input_range.stem,
             source=input_range.format,
             columns=columns,
-            unit=unit,
-            documents=config.documents,
-            keep_lines=config.keep_lines,
+            config=config,
             continues=input_range.start > 0,
+            **properties,
         )
 
     def location(self, number: int) -> str:
@@ -294,38 +269,26 @@ class Table:
 def row_documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], table: Table, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield a document for each numbered row, or for rows of a sentence each.
-
-    `counters` gets the bad input ``text_is_not_a_string``, and the neutral counters
-    ``rows_without_text``, ``rows_without_prose``, ``lines_left_out``, ``tables_of_sentences`` (of
-    rows that are documents), ``rows_that_look_like_markdown`` (and are not said to be), and
-    ``rows_with_empty_columns`` (which the user named).
-    """
+    """Yield a document for each numbered row, or for rows of a sentence each."""
     if table.columns is INGESTED:
         yield from _ingested_documents(rows, table, counters)
         return
-    if table.documents == "sentence":
+    if table.config.documents == "sentence":
         yield from _joined_documents(rows, table, counters)
         return
-    batch: list[_Row] = []
-    num_characters = 0
-    is_judged = table.documents != "auto" or table.extracted
-    for number, row in rows:
-        read = _read_row(row, number, table, counters)
-        if read is None:
-            continue
-        batch.append(read)
-        document, _ = read
-        num_characters += sum(map(len, document.paragraphs))
-        if not is_judged and len(batch) == 100:
-            is_judged = True
-            if _hold_sentences(batch):
-                counters.note("tables_of_sentences", table.name)
-        if num_characters >= 1 << 20:  # searched together for remains of markup
-            yield from _documents(batch, counters)
-            batch = []
-            num_characters = 0
-    yield from _documents(batch, counters)
+    read = (_read_row(row, number, table, counters) for number, row in rows)
+    batches = cut_by_size(filter(None, read), _num_characters, 1 << 20)
+    is_judged = table.config.documents != "auto" or table.extracted
+    for batch in batches:
+        if not is_judged and len(batch) >= 100 and _hold_sentences(batch[:100]):
+            counters.note("tables_of_sentences", table.name)
+        is_judged = True
+        yield from _documents(batch, counters)
+
+
+def _num_characters(row: _Row) -> int:
+    document, _ = row
+    return sum(map(len, document.paragraphs))
 
 
 def _ingested_documents(
@@ -363,11 +326,7 @@ def _printable(value: str | None) -> str:
 
 
 def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Counters) -> _Row | None:
-    """Return the text of one row; None, and a count, if it has none.
-
-    Its id is the page's in a wiki; otherwise ``stem/id``, or ``stem#number`` if it has no ``id``,
-    so that ids that repeat in several parts of one data set stay apart.
-    """
+    """Return the text of one row; None, and a count, if it has none."""
     location = table.location(number)
     columns = table.columns
     text = columns.read_text(row)
@@ -389,7 +348,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     # Only a wiki's ids, and those that the user vouches for, are unique in all its parts.
     if not row_id:
         identity = f"{table.stem}#{number}"
-    elif wiki or columns.has_own_ids:
+    elif wiki or columns.id in columns.named:
         identity = row_id
     else:
         identity = f"{table.stem}/{row_id}"
@@ -398,7 +357,9 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     if "\r" in text:  # a single character is found faster
         text = text.replace("\r\n", "\n")
     text = compose(text.replace(GAP, ""))
-    is_markdown = table.documents == "markdown" or (wikiname != "" and columns.text == ("text",))
+    is_markdown = table.config.documents == "markdown" or (
+        wikiname != "" and columns.text == ("text",)
+    )
     is_extracted = (wiki is not None or table.extracted) and not is_markdown
     is_gutenberg = not (is_extracted or is_markdown) and gutenberg.is_gutenberg(
         text[:_HEAD_CHARACTERS]
@@ -421,7 +382,7 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
         # cut into several documents; here they are one again.
         file = io.BytesIO(text.encode("utf-8", "replace"))
         book = InputRange(path=location, name=location, format="text")
-        config = IngestConfig(documents="file", keep_lines=table.keep_lines)
+        config = IngestConfig(documents="file", keep_lines=table.config.keep_lines)
         pieces = text_pieces(file, location, counters)
         books = read_book(pieces, book, config, counters) if pieces else ()
         paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
@@ -436,25 +397,15 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
 
 
 def _documents(batch: list[_Row], counters: Counters) -> Iterator[RawDocument]:
-    """Yield the documents of some rows."""
-    rows: Iterable[_Row] = batch
-    if any(is_extracted for _, is_extracted in batch):
-        rows = _repaired(batch, counters)
-    for document, _ in rows:
-        if document.paragraphs:
-            yield document
-        else:
-            counters.count("rows_without_prose")
-
-
-def _repaired(batch: list[_Row], counters: Counters) -> Iterator[_Row]:
-    """Yield rows with the prose of those that were extracted, whose remains of markup are found
-    together.
+    """Yield the documents of some rows; what was extracted is searched together for remains of
+    markup.
     """
-    from ..text.extracted import article_paragraphs, find_remains  # late: most tables do without
-
     extracted = [document.paragraphs for document, is_extracted in batch if is_extracted]
-    remains = iter(find_remains(list(chain.from_iterable(extracted))))
+    remains: Iterator[bool] = iter(())
+    if extracted:
+        from ..text.extracted import article_paragraphs, find_remains  # late: most do without
+
+        remains = iter(find_remains(list(chain.from_iterable(extracted))))
     for document, is_extracted in batch:
         if is_extracted:
             here = list(islice(remains, len(document.paragraphs)))
@@ -462,7 +413,10 @@ def _repaired(batch: list[_Row], counters: Counters) -> Iterator[_Row]:
                 document.paragraphs, document.title, counters, document.language, here
             )
             document = replace(document, paragraphs=paragraphs)
-        yield document, is_extracted
+        if document.paragraphs:
+            yield document
+        else:
+            counters.count("rows_without_prose")
 
 
 def _hold_sentences(batch: Sequence[_Row]) -> bool:

@@ -25,21 +25,9 @@ _ARTICLE_HEADER = re.compile(
 def read_extracted(
     file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms.
-
-    `counters` gets the bad input ``cut_off_article`` (kept as far as it goes),
-    ``oversized_article``, ``malformed_header``, ``text_outside_articles``, ``invalid_utf8``, and
-    what `row_documents` and `read_lines` name.
-    """
+    """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms."""
     name = input_range.name
-    table = Table(
-        name=name,
-        stem=input_range.stem,
-        source="wikiextractor",
-        columns=Columns(),
-        unit="byte",
-        extracted=True,
-    )
+    table = Table.of(input_range, Columns(), IngestConfig(), unit="byte", extracted=True)
     head = decompressed(file, name, Counters()).read(len(BOM) + 1)
     file.seek(0)
     stream = decompressed(file, name, counters)

@@ -32,14 +32,7 @@ def plan_dump(file: InputRange, range_bytes: int, config: IngestConfig) -> list[
 def read_dump(
     file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the articles that begin in a range of a dump.
-
-    `counters` gets the neutral counters ``pages``, ``redirects``, ``other_namespaces``,
-    ``disambiguation_pages``, ``other_models``, ``empty_pages`` and ``single_stream_files``, and the
-    bad input ``malformed_page``, ``invalid_utf8`` (the page is kept, with U+FFFD for the bad
-    bytes), ``no_dump`` (a file that does not begin like a dump and has no page in its first range)
-    and what `read_pages` names.
-    """
+    """Yield the articles that begin in a range of a dump."""
     # The head names the wiki, so that every range of a dump reads it.
     head, encoding = read_head(file, input_range)
     site = parse_siteinfo(head)

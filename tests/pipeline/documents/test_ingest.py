@@ -20,13 +20,14 @@ from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.documents import layout, scatter, shard_plan
 from clozeworks.pipeline.documents.pipeline import ingest
-from clozeworks.pipeline.documents.scatter import cut_by_size, select_sentences
+from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import temporary
 from clozeworks.pipeline.execution.job import Job, Phase
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources import formats
 from clozeworks.pipeline.sources.formats import read_documents
+from clozeworks.pipeline.sources.streams import cut_by_size
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,10 +190,10 @@ def test_a_text_with_an_item_on_each_line_is_noted(tmp_path, line, config, is_no
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
 def test_parts_hold_what_is_asked_for(sizes: list[int], part_bytes: int):
-    parts = list(cut_by_size([{"num_bytes": size} for size in sizes], part_bytes))
-    assert [row["num_bytes"] for part in parts for row in part] == sizes
-    assert all(sum(row["num_bytes"] for row in part[:-1]) < part_bytes for part in parts)
-    assert all(sum(row["num_bytes"] for row in part) >= part_bytes for part in parts[:-1])
+    parts = list(cut_by_size(sizes, int, part_bytes))
+    assert [size for part in parts for size in part] == sizes
+    assert all(sum(part[:-1]) < part_bytes for part in parts)
+    assert all(sum(part) >= part_bytes for part in parts[:-1])
 
 
 @pytest.mark.parametrize("reverse", [False, True])

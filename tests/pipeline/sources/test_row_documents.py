@@ -13,7 +13,13 @@ from clozeworks.pipeline.sources.row_documents import Columns, Table, row_docume
 from clozeworks.pipeline.sources.streams import RawDocument
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
-TABLE = Table(name="c4/part-0.jsonl", stem="c4/part-0", source="jsonl", columns=Columns())
+TABLE = Table(
+    name="c4/part-0.jsonl",
+    stem="c4/part-0",
+    source="jsonl",
+    columns=Columns(),
+    config=IngestConfig(),
+)
 
 
 def read(
@@ -151,7 +157,9 @@ def test_other_tables_are_markdown_only_if_that_is_said():
     document = read({"text": MARKDOWN}, counters)
     assert document and document.paragraphs[-1] == "**So** it is."
     assert counters.examples["rows_that_look_like_markdown"] == ["c4/part-0.jsonl, row 17"]
-    document = read({"text": MARKDOWN}, table=replace(TABLE, documents="markdown"))
+    document = read(
+        {"text": MARKDOWN}, table=replace(TABLE, config=IngestConfig(documents="markdown"))
+    )
     assert document and document.paragraphs == [PROSE, "So it is."]
 
 
