@@ -5,7 +5,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypedDict
 
 from .errors import UserError
@@ -34,7 +33,6 @@ class CounterRecord(TypedDict):
     examples: dict[str, list[str]]
 
 
-@dataclass(eq=False)
 class Counters:
     """Named counts that travel with a shard and are summed in the manifest.
 
@@ -44,13 +42,14 @@ class Counters:
     input, up to a megabyte; `file` is the one that is being read.
     """
 
-    counts: Counter[str] = field(default_factory=Counter, init=False)
-    bad: Counter[str] = field(default_factory=Counter, init=False)
-    examples: dict[str, list[str]] = field(default_factory=dict, init=False)
-    num_words_left_out: int = field(default=0, init=False)
-    listed: list[str] = field(default_factory=list, init=False)
-    file: str = field(default="", init=False)
-    _free_bytes: int = field(default=1 << 20, init=False)
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.bad: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+        self.num_words_left_out = 0
+        self.listed: list[str] = []
+        self.file = ""
+        self._free_bytes = 1 << 20
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add `amount` to a neutral counter."""

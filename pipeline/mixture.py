@@ -87,18 +87,11 @@ def _language_scales(characters: Mapping[str, int], exponent: float) -> dict[str
     #   power         0.95   0.32       the sum is 1.26
     #   to read         75     25       powers in proportion, the same total
     #   scale         0.83    2.5       times
-    total = sum(characters.values()) or 1
-    powers = {}
-    for name, count in characters.items():
-        if count:
-            share = count / total
-            powers[name] = share**exponent
+    total = sum(characters.values())
+    shares = {name: count / total for name, count in characters.items() if count}
+    powers = {name: share**exponent for name, share in shares.items()}
     sum_of_powers = sum(powers.values())
-    scales = {}
-    for name, power in powers.items():
-        characters_to_read = power / sum_of_powers * total
-        scales[name] = characters_to_read / characters[name]
-    return scales
+    return {name: power / sum_of_powers / shares[name] for name, power in powers.items()}
 
 
 def weights_of(mixture: Iterable[MixtureGroup]) -> dict[tuple[str, str], float]:

@@ -36,9 +36,7 @@ _ROWS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 
 FORMATS = {
     "wikipedia": Format(kind="bytes", read="wikipedia.read_dump", plan="wikipedia.plan_dump"),
-    "wikiextractor": Format(
-        kind="bytes", read="wikiextractor.read_extracted", plan="streams.plan_lines"
-    ),
+    "wikiextractor": Format(kind="bytes", read="wikiextractor.read_extracted"),
     "text": Format(
         kind="text",
         read="books.read_book",

@@ -13,7 +13,7 @@ out equal. Borders are the upper 32 bits of a hash::
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..config import IngestConfig
 from ..counters import CounterRecord, count_of
 from ..errors import UserError
 from ..execution.job import Unit
-from ..execution.temporary import cut_evenly, range_of
+from ..execution.temporary import range_of
 from ..manifests import Split
 from ..ragged import divide_up, offsets_of
 
@@ -114,11 +114,11 @@ def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout) 
     """
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
+    starts = [layout.num_key_partitions * index // num_units for index in range(num_units + 1)]
     units: list[Unit] = []
-    for partitions in cut_evenly(layout.num_key_partitions, num_units):
-        cost = num_rows * len(partitions) // layout.num_key_partitions
-        payload = (partitions.start, partitions.stop)
-        units.append(Unit(f"{kind}-{len(units):05d}", cost, payload))
+    for start, stop in pairwise(starts):
+        cost = num_rows * (stop - start) // layout.num_key_partitions
+        units.append(Unit(f"{kind}-{len(units):05d}", cost, payload=(start, stop)))
     return units
 
 

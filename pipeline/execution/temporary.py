@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -162,14 +161,3 @@ def range_of(hashes: np.ndarray, num_ranges: int) -> np.ndarray:
     """
     upper = hashes >> np.uint64(32)
     return (upper * np.uint64(num_ranges) >> np.uint64(32)).astype(np.int64)
-
-
-def cut_evenly(length: int, num_pieces: int) -> list[range]:
-    """Return at most `num_pieces` runs of neighbours that make up ``range(length)``.
-
-    >>> cut_evenly(7, 3)
-    [range(0, 2), range(2, 4), range(4, 7)]
-    """
-    borders = [length * i // num_pieces for i in range(num_pieces + 1)]
-    pieces = [range(start, stop) for start, stop in pairwise(borders)]
-    return [piece for piece in pieces if len(piece)]

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from .. import storage
 from ..config import IngestConfig
 from ..counters import Counters, name_counts
+from ..data_card import CARD
 from ..encodings import read_sample, text_encoding
 from ..errors import RunError, UserError
 from ..source_formats import FORMATS
@@ -189,27 +190,21 @@ def _drop_files_of_stages(bytes_of: dict[str, int]) -> None:
     """Remove the files beside the documents of directories that `ingest` wrote; raise `UserError`
     for what another stage wrote.
     """
-    ingested: set[str] = set()
-    for path, num_bytes in bytes_of.items():
-        if not path.endswith(f"/{MANIFEST}"):
-            continue
+    for path in [path for path in bytes_of if path.endswith(f"/{MANIFEST}")]:
         folder = posixpath.dirname(path)
-        stage = _stage_of(path, num_bytes)
+        stage = _stage_of(path, bytes_of[path])
         if stage == "ingest":
-            ingested.add(folder)
+            for other in list(bytes_of):
+                name = other.removeprefix(f"{folder}/")
+                is_own = name in (MANIFEST, TIMINGS, MACHINE_MADE, CARD)
+                if is_own or name.startswith(f"{BAD_INPUTS}/"):
+                    del bytes_of[other]
         elif stage:
             content = {"vocab": "a vocabulary", "build": "instances"}[stage]
             raise UserError(
                 f"{folder} holds {content}, written by `clozeworks {stage}`, not texts: give the "
                 "documents that it was made from, or other sources."
             )
-    for folder in ingested:
-        for name in (MANIFEST, TIMINGS, MACHINE_MADE, "README.md"):
-            bytes_of.pop(posixpath.join(folder, name), None)
-    for path in list(bytes_of):
-        folder, name = posixpath.split(posixpath.dirname(path))
-        if name == BAD_INPUTS and folder in ingested:
-            del bytes_of[path]
 
 
 def _no_files(source: str, reasons: Collection[str]) -> UserError:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..errors import UserError
 from ..parsing import digest_of
+from ..storage import file_names
 from .streams import digest_of_file
 
 PREFIX = "hf:"
@@ -75,11 +76,8 @@ class DataSet:
 
 def is_saved(path: str) -> bool:
     """Return whether `path` is a folder that ``save_to_disk`` of ``datasets`` wrote."""
-    # It has all files of one of these groups.
-    for names in (("dataset_dict.json",), ("state.json", "dataset_info.json")):
-        if all(os.path.isfile(os.path.join(path, name)) for name in names):
-            return True
-    return False
+    files = set(file_names(path))
+    return "dataset_dict.json" in files or {"state.json", "dataset_info.json"} <= files
 
 
 def folder_of(name: str) -> str | None:

@@ -265,12 +265,10 @@ def plan_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list
 
 
 def read_lines(
-    stream: BinaryIO, input_range: InputRange, counters: Counters, *, beyond: bool = False
+    stream: BinaryIO, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the content, without its break, of each line that begins in a range.
-
-    Offsets count in the decompressed bytes. With `beyond` the lines after the range follow too.
-    `counters` gets ``oversized_line`` (more than `LONGEST_LINE_BYTES`).
+    """Yield the offset (in decompressed bytes) of each line that begins in a range, and the line
+    without its break.
     """
     offset = input_range.start
     if offset:
@@ -279,7 +277,7 @@ def read_lines(
         #   offsets   0 1 2 3 4 5 6  7 8 ...            start 7: skipping from 6 ends at 7
         stream.seek(offset - 1)
         offset += _skip_line(stream) - 1
-    while beyond or input_range.stop is None or offset < input_range.stop:
+    while input_range.stop is None or offset < input_range.stop:
         line = stream.readline(LONGEST_LINE_BYTES)
         if not line:
             return

@@ -1,7 +1,4 @@
-"""Read what WikiExtractor wrote: articles between ``<doc …>`` and ``</doc>``, or JSON Lines.
-
-An article belongs to the range in which its ``<doc`` line begins.
-"""
+"""Read what WikiExtractor wrote: articles between ``<doc …>`` and ``</doc>``, or JSON Lines."""
 
 import html
 import re
@@ -25,7 +22,7 @@ _ARTICLE_HEADER = re.compile(
 def read_extracted(
     file: BinaryIO, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
-    """Yield the articles of a range of a file that WikiExtractor wrote, in either of its forms."""
+    """Yield the articles of a file that WikiExtractor wrote, in either of its forms."""
     name = input_range.name
     table = Table.of(input_range, Columns(), IngestConfig(), unit="byte", extracted=True)
     head = decompressed(file, name, Counters()).read(len(BOM) + 1)
@@ -41,7 +38,7 @@ def read_extracted(
 def _read_articles(
     stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the articles whose header begins in the range, as rows with their offsets."""
+    """Yield the articles as rows, with their offsets."""
     for offset, header, lines in _articles(stream, input_range, table, counters):
         location = table.location(offset)
         match = _ARTICLE_HEADER.match(decode(header, location, counters))
@@ -56,20 +53,15 @@ def _read_articles(
 def _articles(
     stream: BinaryIO, input_range: InputRange, table: Table, counters: Counters
 ) -> Iterator[tuple[int, bytes, list[bytes]]]:
-    """Yield the offset, the ``<doc`` line and the other lines of each article whose header begins
-    in the range; the last may end beyond it.
-    """
+    """Yield the offset, the ``<doc`` line and the other lines of each article."""
     article: tuple[int, bytes, list[bytes]] | None = None
-    # Text outside articles is counted once a gap. A range that begins within the file may begin
-    # within an article of the range before: nothing is outside until that one ends.
-    counts_outside = input_range.start == 0
-    for offset, line in read_lines(stream, input_range, counters, beyond=True):
-        in_range = input_range.stop is None or offset < input_range.stop
+    counts_outside = True  # text outside articles is counted once a gap
+    for offset, line in read_lines(stream, input_range, counters):
         if line.startswith(ARTICLE_HEAD):
             if article:
                 counters.skip("cut_off_article", table.location(article[0]))
                 yield article
-            article = (offset, line, []) if in_range else None
+            article = (offset, line, [])
             counts_outside = False
         elif line.strip() == b"</doc>":
             if article:
@@ -81,11 +73,9 @@ def _articles(
             article = None
         elif article:
             article[2].append(line)
-        elif counts_outside and in_range and line.strip():
+        elif counts_outside and line.strip():
             counters.skip("text_outside_articles", table.location(offset), record=line)
             counts_outside = False
-        if not in_range and article is None:
-            return
     if article:
         counters.skip("cut_off_article", table.location(article[0]))
         yield article

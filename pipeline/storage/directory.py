@@ -42,14 +42,8 @@ def unwritable_in_a_line(path: object) -> Iterator[None]:
         if error.errno in NO_SPACE:
             raise RunError(message) from None
         # No permission, or something else in the place.
-        users_faults = (
-            PermissionError,
-            FileNotFoundError,
-            FileExistsError,
-            NotADirectoryError,
-            IsADirectoryError,
-        )
-        if isinstance(error, users_faults):
+        is_in_place = isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError)
+        if is_in_place or isinstance(error, PermissionError | FileNotFoundError):
             raise UserError(message) from None
         raise
 

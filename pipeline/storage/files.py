@@ -8,7 +8,7 @@ import glob as local_glob
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -77,21 +77,22 @@ def file_names(directory: str) -> list[str]:
     """Return the sorted names of the files directly in `directory`; none if it does not exist."""
     if is_remote(directory):
         return list(file_sizes(directory))
+    return _local_names(directory, os.DirEntry.is_file)
+
+
+def _local_names(directory: str, is_named: Callable[[os.DirEntry[str]], bool]) -> list[str]:
     if not os.path.isdir(directory):
         return []
     with os.scandir(directory) as entries:
-        return sorted(entry.name for entry in entries if entry.is_file())
+        return sorted(entry.name for entry in entries if is_named(entry))
 
 
 def visible_names(directory: str) -> list[str]:
-    """Return the sorted names of all that lies directly in `directory`, whatever it is, but for
-    hidden ones; none if it does not exist.
-    """
-    names: list[str] = []
+    """Return the sorted names of all that lies directly in `directory`, but for hidden ones."""
     if is_remote(directory):
         names = sorted([*file_sizes(directory), *remote_folders(directory)])
-    elif os.path.isdir(directory):
-        names = sorted(os.listdir(directory))
+    else:
+        names = _local_names(directory, lambda entry: True)
     return [name for name in names if not name.startswith(".")]
 
 
@@ -99,10 +100,7 @@ def folder_names(directory: str) -> list[str]:
     """Return the sorted names of the folders directly in `directory`; none if it does not exist."""
     if is_remote(directory):
         return remote_folders(directory)
-    if not os.path.isdir(directory):
-        return []
-    with os.scandir(directory) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())
+    return _local_names(directory, os.DirEntry.is_dir)
 
 
 def free_bytes(directory: str) -> int | None:

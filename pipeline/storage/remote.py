@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
-ENDPOINT_VARIABLES = {
+# Each with the variables that select another server.
+SCHEMES = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     "gs": ("STORAGE_EMULATOR_HOST",),
 }
@@ -84,26 +84,24 @@ def _connect(path: str) -> tuple["FileSystem", str]:
     """Return the filesystem of a remote path, and the filesystem's name for the path."""
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
-    if scheme in ENDPOINT_VARIABLES and ":" in bucket:
-        # Credentials in an address, which would come into manifests, and into this message.
-        raise UserError(f"{scheme}:// takes a bucket without credentials: give {_ACCESS}.")
     if scheme not in SCHEMES or not bucket:
         raise UserError(
-            f"{path} cannot be opened: use a local path, s3://BUCKET/…, gs://BUCKET/…, abfs:// or "
-            "hdfs://; download what is on the web."
+            f"{path} cannot be opened: use a local path, s3://BUCKET/… or gs://BUCKET/…; download "
+            "what is on the web."
         )
-    endpoints = (os.environ.get(variable) for variable in ENDPOINT_VARIABLES.get(scheme, ()))
+    if ":" in bucket:
+        # Credentials in an address, which would come into manifests, and into this message.
+        raise UserError(f"{scheme}:// takes a bucket without credentials: give {_ACCESS}.")
+    endpoints = map(os.environ.get, SCHEMES[scheme])
     endpoint = next(filter(None, endpoints), None)
     with _errors_in_a_line(path):
-        filesystem, root = _client(scheme, bucket, endpoint, os.getpid())
-    return filesystem, f"{root}/{key}".rstrip("/")
+        filesystem = _client(scheme, bucket, endpoint, os.getpid())
+    return filesystem, f"{bucket}/{key}".rstrip("/")
 
 
 @cache
-def _client(
-    scheme: str, bucket: str, endpoint: str | None, _process_id: int
-) -> tuple["FileSystem", str]:
-    """Return a client, one for each process as they survive no fork, and its name of `bucket`."""
+def _client(scheme: str, bucket: str, endpoint: str | None, _process_id: int) -> "FileSystem":
+    """Return a client, one for each process as they survive no fork."""
     from pyarrow import fs
 
     if scheme == "s3":
@@ -117,17 +115,14 @@ def _client(
         options: dict[str, Any] = {"region": region, "allow_delayed_open": True}
         # The "standard" strategy would give up after about a hundred failures of all requests.
         options["retry_strategy"] = fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS)
-        return fs.S3FileSystem(endpoint_override=endpoint, **options), bucket
-    if scheme == "gs":
-        options = {"retry_time_limit": GCS_RETRY_TIME}
-        if endpoint:  # an emulator
-            protocol, _, host = endpoint.rpartition("://")
-            options["anonymous"] = True
-            options["scheme"] = protocol or "http"
-            options["endpoint_override"] = host.rstrip("/")
-        return fs.GcsFileSystem(**options), bucket
-    filesystem, root = fs.FileSystem.from_uri(f"{scheme}://{bucket}/")
-    return filesystem, root.rstrip("/")
+        return fs.S3FileSystem(endpoint_override=endpoint, **options)
+    options = {"retry_time_limit": GCS_RETRY_TIME}
+    if endpoint:  # an emulator
+        protocol, _, host = endpoint.rpartition("://")
+        options["anonymous"] = True
+        options["scheme"] = protocol or "http"
+        options["endpoint_override"] = host.rstrip("/")
+    return fs.GcsFileSystem(**options)
 
 
 def open_remote(path: str) -> BinaryIO:
@@ -177,9 +172,6 @@ class _RemoteReader(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}

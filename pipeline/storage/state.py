@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from msgspec import structs
@@ -419,12 +420,10 @@ def claimed(
 
 def _is_unused(path: str, identity_file: str) -> bool:
     """Return whether a local directory has no visible file but the identity, in no folder."""
-    for folder, folders, names in os.walk(path):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in (*folders, *names):
-            entry = os.path.join(folder, name)
-            is_link = os.path.islink(entry)
-            is_identity = entry == os.path.join(path, identity_file)
-            if is_link or not (is_identity or name in folders or name.startswith(".")):
-                return False
+    for entry in Path(path).rglob("*"):
+        name = entry.relative_to(path)
+        is_file = entry.is_symlink() or not entry.is_dir()
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        if is_file and not is_hidden and str(name) != identity_file:
+            return False
     return True

@@ -132,19 +132,15 @@ def article_paragraphs(
     """Return the lines of an extracted article that are prose, repaired, without its title.
 
     A `GAP` marks missing words, and the end of a paragraph whose list is not there. `language` is
-    the wiki's, `remains` what `find_remains` returns. `counters` gets ``lines_left_out`` and
-    ``words_left_out_as_lines``, ``…_titles`` and ``…_marks``.
+    the wiki's, `remains` what `find_remains` returns.
     """
     paragraphs: list[str] = []
     left_out: list[str] = []
-    following_lines = (*lines[1:], "")
-    has_title = len(lines) > 0 and resolve_entities(lines[0]).strip() == title
-    if has_title:
+    rows = list(zip(lines, (*lines[1:], ""), remains, strict=True))
+    if rows and resolve_entities(lines[0]).strip() == title:
         counters.leave_out("titles", lines[:1])
-    start = int(has_title)
-    for index in range(start, len(lines)):
-        line = lines[index]
-        has_remains = remains[index]
+        del rows[0]
+    for line, following, has_remains in rows:
         if not is_prose_line(line) or (has_remains and is_navigation(line)):
             left_out.append(line)
             continue
@@ -155,7 +151,7 @@ def article_paragraphs(
                 counters.leave_out("marks", [line], kept=repaired)
         # A quotation may follow that says what its introduction promises; a list never does. Most
         # lines end with a full stop.
-        if repaired[-1:] != "." and not following_lines[index].startswith(_QUOTES):
+        if repaired[-1:] != "." and not following.startswith(_QUOTES):
             repaired = introduction_gap(repaired, language)
         paragraphs.append(repaired)
     if left_out:  # together, because counting the words of each line takes three times as long

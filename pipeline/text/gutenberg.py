@@ -181,8 +181,7 @@ def split_books(
     """Yield the number of each book, the header above it and its text, in pieces of whole lines.
 
     The first book begins at `start` in the `head` of the file; it ends at its end mark, and another
-    one begins at the next start mark. `counters` gets the neutral counter
-    ``words_left_out_as_boilerplate``.
+    one begins at the next start mark.
     """
     # Without a start mark, the header is somewhere in the beginning of the book.
     header = head[: start or _book_end(head)][:_HEADER_CHARACTERS]
@@ -228,8 +227,7 @@ def _book_end(text: str) -> int:
 def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
     """Leave out title page, credits, transcriber's notes, tables of contents, and advertisements.
 
-    `width` is the width of the book's lines in characters, 0 if they are not wrapped. `counters`
-    gets ``words_left_out_as_title_pages``, ``…_notes``, ``…_contents`` and ``…_advertisements``.
+    `width` is that of the book's lines in characters, 0 if they are not wrapped.
     """
     # Notes and contents go first: they could be taken for the prose that ends the title page.
     blocks = _without_notes(blocks, counters)

@@ -159,8 +159,8 @@ def test_wrong_paths(line: str, message: str, capsys):
         ),
         (
             "ingest https://example.org/a/wiki.xml.bz2 --output d",
-            "https://example.org/a/wiki.xml.bz2 cannot be opened: use a local path, s3://BUCKET/…, "
-            "gs://BUCKET/…, abfs:// or hdfs://; download what is on the web.",
+            "https://example.org/a/wiki.xml.bz2 cannot be opened: use a local path, s3://BUCKET/… "
+            "or gs://BUCKET/…; download what is on the web.",
         ),
         (
             "finetune reviews.csv --checkpoint c --output o",

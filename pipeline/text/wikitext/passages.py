@@ -15,6 +15,7 @@ Regular expressions here have no unbounded part that could be tried again from a
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ...counters import Counters
 from ...languages import language_tag
@@ -72,8 +73,7 @@ def wikitext_to_paragraphs(
     already. `language` is the wiki's; `namespaces` are the lower-cased names of its own file and
     category namespaces; `title` is what ``{{PAGENAME}}`` shows; `templates` is the content of a
     TOML file of further templates. A `GAP` marks a template, formula or list that the sentence
-    needs. `counters` gets ``lines_left_out`` (lists, headings, indented text),
-    ``tables_left_out``, ``labels_left_out``, and ``words_left_out_as_notes`` and so on.
+    needs.
 
     >>> wikitext_to_paragraphs("'''Ada''' ({{IPA|x}}; born [[London]], {{convert|5|km}} away).")
     ['Ada (born London, 5 km away).']
@@ -86,7 +86,9 @@ def wikitext_to_paragraphs(
     # With a line break in front, every line begins after one.
     text = resolve_tags("\n" + markup, dropped)
     added = added_templates(templates, language)
-    structures = _Structures(text, language, frozenset(namespaces), dropped, title, added)
+    namespaces = NAMES.files_and_categories.union(namespaces)
+    parts = _STRUCTURE.split(text)
+    structures = _Structures(parts, language, namespaces, dropped, title, added)
     text = _drop_lines(structures.render(), language, dropped)
     passages: list[str] = []
     for block in _render_inline(text, language).split(PARAGRAPH_BREAK):
@@ -144,6 +146,7 @@ _INTERLANGUAGE = re.compile(
 )
 
 
+@dataclass
 class _Structures:
     """The templates, links and tables of one page.
 
@@ -155,22 +158,15 @@ class _Structures:
         closer   {1: 7, 3: 5}
     """
 
-    def __init__(
-        self,
-        text: str,
-        language: str,
-        namespaces: frozenset[str],
-        dropped: Dropped,
-        title: str,
-        added: Mapping[str, Renderer],
-    ) -> None:
-        self.language = language
-        self.title = title
-        self.added = added
+    parts: list[str]
+    language: str
+    dropped_namespaces: frozenset[str]
+    dropped: Dropped
+    title: str
+    added: Mapping[str, Renderer]
+
+    def __post_init__(self) -> None:
         self.words_lost: Counter[str] = Counter()
-        self.dropped = dropped
-        self.dropped_namespaces = NAMES.files_and_categories | namespaces
-        self.parts = _STRUCTURE.split(text)
         self.closer = _match_structures(self.parts)
 
     def render(self) -> str:

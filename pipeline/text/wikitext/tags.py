@@ -65,7 +65,7 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
     if "<" not in text:
         return text
     out: list[str] = []
-    closing_tags = _ClosingTags(text)
+    closing_tags: _Found = {}
     position = 0
     begins_line = False  # whether what follows is the beginning of a line in `out`
     while match := _TAG.search(text, position):
@@ -107,27 +107,21 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
     return "".join(out)
 
 
-class _ClosingTags:
-    """The closing tags of a text, found in linear time: the last search for each name is
-    remembered, as each of many tags that are never closed would search the rest of the text.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._next: dict[str, re.Match[str] | None] = {}
-
-    def find(self, name: str, start: int) -> re.Match[str] | None:
-        """Return the first closing tag of `name` from `start` on."""
-        if name in self._next:
-            closing = self._next[name]
-            if closing is None or closing.start() >= start:
-                return closing
-        closing = _CLOSING_TAGS[name].search(self._text, start)
-        self._next[name] = closing
-        return closing
+_Found = dict[str, re.Match[str] | None]
+"""The last search for each closing tag: a text of many tags that are never closed takes linear
+time, as none searches the rest again.
+"""
 
 
-def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags) -> tuple[str, int]:
+def _find_closing(name: str, text: str, start: int, found: _Found) -> re.Match[str] | None:
+    """Return the first closing tag of `name` from `start` on."""
+    closing = found.get(name)
+    if name not in found or (closing and closing.start() < start):
+        closing = found[name] = _CLOSING_TAGS[name].search(text, start)
+    return closing
+
+
+def _tag(text: str, match: re.Match[str], name: str, closing_tags: _Found) -> tuple[str, int]:
     """Return the replacement of a tag, or of its whole element, and the index after it."""
     end = match.end()
     if name == "br":
@@ -144,7 +138,7 @@ def _tag(text: str, match: re.Match[str], name: str, closing_tags: _ClosingTags)
     is_shown = name == "span" and not _HIDDEN.search(attributes)
     if not opens or is_shown or name not in _CLOSING_TAGS:
         return "", end
-    closing = closing_tags.find(name, end)
+    closing = _find_closing(name, text, end, closing_tags)
     if closing is None:
         return "", end
     stop = closing.start()

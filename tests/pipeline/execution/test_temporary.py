@@ -9,7 +9,7 @@ import pytest
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution import temporary
 from clozeworks.pipeline.execution.job import Job, open_job
-from clozeworks.pipeline.execution.temporary import TemporaryTable, cut_evenly, range_of
+from clozeworks.pipeline.execution.temporary import TemporaryTable, range_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,14 +24,6 @@ def test_ranges_are_equal_parts_of_all_hashes(hashes: list[int], number: int):
     expected = [(value >> 32) * number >> 32 for value in hashes]
     assert range_of(np.array(hashes, np.uint64), number).tolist() == expected
     assert all(0 <= each < number for each in expected)
-
-
-@given(st.integers(0, 50), st.integers(1, 60))
-def test_a_length_is_cut_evenly(length: int, number: int):
-    pieces = cut_evenly(length, number)
-    assert [i for piece in pieces for i in piece] == list(range(length))
-    assert len(pieces) == min(length, number)
-    assert max(map(len, pieces), default=0) - min(map(len, pieces), default=0) <= 1
 
 
 TABLE = TemporaryTable(
