@@ -403,11 +403,13 @@ def _documents(batch: list[_Row], counters: Counters) -> Iterator[RawDocument]:
     extracted = [document.paragraphs for document, is_extracted in batch if is_extracted]
     remains: Iterator[bool] = iter(())
     if extracted:
-        from ..text.extracted import article_paragraphs, find_remains  # late: most do without
+        from ..text.extracted import find_remains  # late: most tables do without
 
         remains = iter(find_remains(list(chain.from_iterable(extracted))))
     for document, is_extracted in batch:
         if is_extracted:
+            from ..text.extracted import article_paragraphs
+
             here = list(islice(remains, len(document.paragraphs)))
             paragraphs = article_paragraphs(
                 document.paragraphs, document.title, counters, document.language, here
