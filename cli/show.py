@@ -73,6 +73,8 @@ def show(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
     asked = None
+    if sum(map(bool, (ids, grep, where))) > 1:
+        raise UserError("Give IDs, --grep or --where: each finds rows on its own.")
     if ids or grep or where:
         chosen, asked = _find(directory, manifest, ids, grep, where, num_rows)
     else:
@@ -115,44 +117,51 @@ def _find(
     where: str | None,
     num_rows: int,
 ) -> tuple["Shards", "Shards | None"]:
-    """Return the first rows for which all conditions hold, and, of instances, the documents with
-    these `ids` by the name of their shard; None for all.
+    """Return the first rows that are asked for, and, of instances, the documents with these `ids`
+    by the name of their shard; None for all.
     """
-    from ..pipeline.auditing.decode import read_documents
-    from ..pipeline.auditing.find import MANY, find_documents, find_instances, find_rows
+    from ..pipeline.auditing.find import find_instances, find_rows, find_text
     from ..pipeline.auditing.origins import documents_of
 
-    documents: str | None = directory
-    if isinstance(manifest, InstancesManifest):
-        if grep:
-            raise UserError("--grep finds documents: give the directory of documents.")
+    names = [shard.name for shard in manifest.shards]
+    paths = [storage.join(directory, name) for name in names]
+    asked = None
+    if where:
+        chosen = find_rows(paths, where, num_rows)
+    elif isinstance(manifest, DocumentsManifest):
+        chosen = find_text(paths, grep, num_rows) if grep else _find_ids(directory, names, ids)
+    elif grep:
+        raise UserError("--grep finds documents: give the directory of documents.")
+    else:
         documents = documents_of(directory, manifest, None)
-    # Of what is found, DuckDB chooses.
-    limit = MANY if where else num_rows
-    chosen = asked = None
-    if ids or grep:
         if documents is None:
             raise UserError(f"IDs are looked up in documents, and none are beside {directory}.")
-        paths = [storage.join(documents, shard.name) for shard in manifest.shards]
-        chosen = find_documents(paths, ids, grep, limit)
-        with_id = find_documents(paths, ids, None, len(ids)) if grep else chosen
-        there = {document["doc_id"] for document in read_documents(with_id)} if ids else set()
-        missing = [each for each in ids if each not in there]
-        if there and missing:
-            warn(f"not in {documents}: {', '.join(missing)}")
-        elif missing:
-            some = next(read_documents(dict.fromkeys(paths)))["doc_id"]
-            raise UserError(f"{missing[0]} is not in {documents}, whose ids are such as {some}.")
-    paths = [storage.join(directory, shard.name) for shard in manifest.shards]
-    if chosen and isinstance(manifest, InstancesManifest):
         # Rows number the documents of the shard that has their shard's name.
-        asked = {PurePath(path).name: rows or () for path, rows in chosen.items()}
-        chosen = find_instances(paths, asked, limit)
-    if where and chosen != {}:
-        chosen = find_rows(paths, where, num_rows, chosen)
+        with_ids = _find_ids(documents, names, ids)
+        asked = {PurePath(path).name: rows or () for path, rows in with_ids.items()}
+        chosen = find_instances(paths, asked, num_rows)
     if not chosen:
         raise UserError(f"Nothing like this is in {directory}.")
     return chosen, asked
+
+
+def _find_ids(documents: str, names: list[str], ids: tuple[str, ...]) -> "Shards":
+    """Return the documents with these ids; warn of ids that do not exist, or raise `UserError` if
+    none does.
+    """
+    from ..pipeline.auditing.decode import read_documents
+    from ..pipeline.auditing.find import find_ids
+
+    paths = [storage.join(documents, name) for name in names]
+    found = find_ids(paths, ids)
+    there = {document["doc_id"] for document in read_documents(found)}
+    missing = [each for each in ids if each not in there]
+    if missing and not there:
+        some = next(read_documents(dict.fromkeys(paths)))["doc_id"]
+        raise UserError(f"{missing[0]} is not in {documents}, whose ids are such as {some}.")
+    if missing:
+        warn(f"not in {documents}: {', '.join(missing)}")
+    return found
 
 
 def _marked(token: "Token") -> "Text":

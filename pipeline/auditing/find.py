@@ -2,7 +2,6 @@
 SQL, which alone need DuckDB.
 """
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
 
@@ -16,70 +15,63 @@ from ..errors import UserError
 from ..storage.shards import open_shard
 from .decode import Shards
 
-MANY = sys.maxsize
+
+def find_ids(paths: Iterable[str], ids: Collection[str]) -> Shards:
+    """Return the documents with these ids."""
+    asked = pc.SetLookupOptions(pa.array(ids, pa.string()))
+
+    def find(path: str, batch: pa.RecordBatch) -> np.ndarray:
+        has_id = pc.call_function("is_in", [batch["doc_id"]], asked)
+        return np.flatnonzero(has_id)
+
+    return _find(paths, "ingest", ["doc_id"], find, len(ids))
 
 
-def find_documents(
-    paths: Iterable[str], ids: Collection[str], text: str | None, num_rows: int = MANY
-) -> Shards:
-    """Return the first documents that have one of the `ids`, if there are any, and the `text` in
-    one of their sentences, in any case.
-    """
+def find_text(paths: Iterable[str], text: str, num_rows: int) -> Shards:
+    """Return the first documents with the text in one of their sentences, in any case."""
+    lowered = pc.call_function("utf8_lower", [pa.scalar(text)]).as_py()
+    wanted = pc.MatchSubstringOptions(lowered)
 
-    def holds(path: str, batch: pa.RecordBatch) -> np.ndarray:
-        is_found = np.ones(batch.num_rows, bool)
-        if ids:
-            asked = pc.SetLookupOptions(pa.array(ids, pa.string()))
-            has_id = pc.call_function("is_in", [batch["doc_id"]], asked)
-            is_found &= has_id.to_numpy(zero_copy_only=False)
-        if text:
-            sentences = batch["sentences"]
-            has_text = _contain(sentences.flatten(), text)
-            # A sentence's number of its document.
-            numbers = pc.call_function("list_parent_indices", [sentences]).to_numpy()
-            is_found &= np.isin(np.arange(batch.num_rows), numbers[has_text])
-        return is_found
+    def find(path: str, batch: pa.RecordBatch) -> np.ndarray:
+        sentences = pc.call_function("utf8_lower", [batch["sentences"].flatten()])
+        has_text = pc.call_function("match_substring", [sentences], wanted)
+        return _lists_with(batch["sentences"], has_text.to_numpy(zero_copy_only=False))
 
-    return _find(paths, "ingest", ["doc_id", "sentences"], holds, num_rows)
-
-
-def _contain(sentences: pa.Array, text: str) -> np.ndarray:
-    lowered = pc.call_function("utf8_lower", [sentences])
-    wanted = pc.call_function("utf8_lower", [pa.scalar(text)]).as_py()
-    found = pc.call_function("match_substring", [lowered], pc.MatchSubstringOptions(wanted))
-    return found.to_numpy(zero_copy_only=False)
+    return _find(paths, "ingest", ["sentences"], find, num_rows)
 
 
 def find_instances(
-    paths: Iterable[str], documents: Mapping[str, Collection[int]], num_rows: int = MANY
+    paths: Iterable[str], documents: Mapping[str, Collection[int]], num_rows: int
 ) -> Shards:
     """Return the first instances that are made of `documents`: their numbers, by the name of the
     shard.
     """
 
-    def holds(path: str, batch: pa.RecordBatch) -> np.ndarray:
+    def find(path: str, batch: pa.RecordBatch) -> np.ndarray:
         numbers = np.array(sorted(documents.get(PurePath(path).name, ())), np.int64)
-        if "documents" not in batch.schema.names:
-            is_a, is_b = (
-                np.isin(batch[name].to_numpy(), numbers) for name in ("document_a", "document_b")
-            )
-            return is_a | is_b
-        packed = batch["documents"]
-        is_asked = np.isin(packed.flatten().to_numpy(), numbers)
-        rows = pc.call_function("list_parent_indices", [packed]).to_numpy()
-        return np.isin(np.arange(batch.num_rows), rows[is_asked])
+        if "documents" in batch.schema.names:
+            packed = batch["documents"]
+            return _lists_with(packed, np.isin(packed.flatten().to_numpy(), numbers))
+        is_a, is_b = (np.isin(batch[name], numbers) for name in ("document_a", "document_b"))
+        return np.flatnonzero(is_a | is_b)
 
-    return _find(paths, "build", ["documents", "document_a", "document_b"], holds, num_rows)
+    return _find(paths, "build", ["documents", "document_a", "document_b"], find, num_rows)
+
+
+def _lists_with(column: pa.ListArray, is_asked: np.ndarray) -> np.ndarray:
+    """Return the indices of the lists that hold an item that is asked for."""
+    list_of_item = pc.call_function("list_parent_indices", [column]).to_numpy()
+    return np.unique(list_of_item[is_asked])
 
 
 def _find(
     paths: Iterable[str],
     stage: str,
     columns: list[str],
-    holds: Callable[[str, pa.RecordBatch], np.ndarray],
+    find: Callable[[str, pa.RecordBatch], np.ndarray],
     num_rows: int,
 ) -> Shards:
-    """Return the first rows for which a function of the shard's path and a batch holds."""
+    """Return the first rows whose indices a function returns, of a shard's path and a batch."""
     found = {}
     for path in paths:
         rows: list[int] = []
@@ -87,7 +79,7 @@ def _find(
         with open_shard(path, stage) as file:
             there = [name for name in columns if name in file.schema_arrow.names]
             for batch in file.iter_batches(1000, columns=there, use_threads=False):
-                rows += (first + np.flatnonzero(holds(path, batch))).tolist()
+                rows += (first + find(path, batch)).tolist()
                 first += batch.num_rows
                 if len(rows) >= num_rows:
                     break
@@ -99,32 +91,25 @@ def _find(
     return found
 
 
-def find_rows(
-    paths: Iterable[str], condition: str, num_rows: int, among: Shards | None = None
-) -> Shards:
-    """Return the first rows of the shards, or of those `among` them, for which a condition in
-    DuckDB's SQL holds. Raises `UserError` for a faulty condition.
+def find_rows(paths: list[str], condition: str, num_rows: int) -> Shards:
+    """Return the first rows of the shards for which a condition in DuckDB's SQL holds; raise
+    `UserError` for a faulty one.
     """
     import duckdb
 
-    local = list(paths)
-    if any(storage.is_remote(path) for path in local):
+    if any(map(storage.is_remote, paths)):
         raise UserError("Rows are found on local disks only: copy the directory here first.")
     query = (
         "SELECT filename, file_row_number"
         " FROM read_parquet($paths, filename = true, file_row_number = true)"
-        f" WHERE ({condition})"
+        f" WHERE ({condition}) ORDER BY ALL LIMIT $num_rows"
     )
-    values: dict[str, object] = {"paths": local, "num_rows": num_rows}
-    if among is not None:
-        query += " AND list_contains($places, filename || ':' || file_row_number)"
-        values["places"] = [f"{path}:{row}" for path, rows in among.items() for row in rows or ()]
     try:
-        found = duckdb.execute(f"{query} ORDER BY ALL LIMIT $num_rows", values).fetchall()
+        found = duckdb.execute(query, {"paths": paths, "num_rows": num_rows}).fetchall()
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]
         if isinstance(error, duckdb.BinderException):
-            with storage.open_input(local[0]) as file:
+            with storage.open_input(paths[0]) as file:
                 reason += f" The columns are {', '.join(pq.read_schema(file).names)}."
         raise UserError(f"`where`: {reason}") from None
     shards: dict[str, list[int]] = {}

@@ -106,8 +106,9 @@ def test_rows_are_found_by_text_id_and_condition(tmp_path: Path, capsys):
     assert f"Warning: not in {directory}: c:1.\n" in capsys.readouterr().err
     refusal = f"c:1 is not in {directory}, whose ids are such as b:1."
     assert refusal in error_of(capsys, "show", directory, "c:1")
-    for line in (["--grep", "nothing"], ["b:1", "--where", "source = 'enwiki'"]):
+    for line in (["--grep", "nothing"], ["--where", "source = 'dewiki'"]):
         assert "Nothing like this" in error_of(capsys, "show", directory, *line)
+    assert "each finds rows" in error_of(capsys, "show", directory, "b:1", "--grep", "été")
     error = error_of(capsys, "show", directory, "--where", "no")
     assert '--where: Binder Error: Referenced column "no"' in error
     assert error.endswith(f" The columns are {', '.join(DOCUMENTS.names)}.\n")
@@ -121,7 +122,7 @@ def test_rows_are_found_by_text_id_and_condition(tmp_path: Path, capsys):
     write_manifest(tmp_path / "instances", "build", {SHARD: 8}, inputs=inputs)
     main(["show", found, "enwiki:3"])
     assert capsys.readouterr().out.startswith("NotNext, documents 4 and 8, ")
-    main(["show", found, "enwiki:7", "--where", "document_a > 5"])
+    main(["show", found, "--where", "document_a > 5"])
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[::3]] == ["6", "7"]
 
 
