@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import structs
 
 from ..config import BuildConfig
@@ -27,14 +26,14 @@ from ..mixture import weights_of
 from ..ragged import offsets_in, offsets_of
 from ..schemas import DOCUMENTS, instances_schema
 from ..seeding import rng_for
-from ..storage.shards import Written, read_columns, write_parquet
+from ..storage.shards import read_columns, write_parquet
 from ..vocabulary.files import read_vocabulary
 from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import AnyTokenizer, Vocabulary, unknown_tokens
 from .chunks import Corpus
 from .origins import assume_languages, copies_in_pass, document_weights, origins_of
 from .packed import build_packed_instances
-from .table import build_instances, parquet_options
+from .table import Instances, build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 
@@ -84,106 +83,84 @@ class BuildShards(Phase):
         config = self.config
         documents: DocumentsToRead = unit.payload
         vocabulary, tokenizer = _tokenizer_of(job.setup.tokenizer.fingerprint, self.vocab)
-        schema = instances_schema(len(vocabulary.tokens), packed=config.packs)
-        # For the audit to check.
-        footer = {
-            "clozeworks.tokenizer": vocabulary.fingerprint,
-            "clozeworks.vocab_size": str(len(vocabulary.tokens)),
-            "clozeworks.max_length": str(config.max_length),
-            "clozeworks.seed": str(config.seed),
-        }
-        schema = schema.with_metadata(footer)
+        schema = _schema_of(vocabulary, config)
         dtype = np.dtype(str(schema.field("input_ids").type.value_type))
         corpus = tokenize_shard(documents.path, tokenizer, dtype)
-        options = parquet_options(schema)
-        with write_parquet(job, unit.name, schema, **options) as (writer, written):
-            shard = _ShardWriter(writer, corpus, vocabulary, config)
-            for reading in _readings(corpus, documents, config, job.setup):
-                try:
-                    shard.write(reading)
-                except UserError as error:
-                    raise UserError(f"{documents.path}: {error}") from None
-        return shard.finish(unit.name, documents.split, written)
-
-
-class _ShardWriter:
-    """The file of instances of one shard, while it is written, and what is counted of them."""
-
-    def __init__(
-        self,
-        writer: pq.ParquetWriter,
-        corpus: Corpus,
-        vocabulary: Vocabulary,
-        config: BuildConfig,
-    ) -> None:
-        self.writer = writer
-        self.corpus = corpus
-        self.vocabulary = vocabulary
-        self.config = config
         num_documents = len(corpus.document_offsets) - 1
-        self.times_read = np.zeros(num_documents, np.int64)
-        self.counters = Counters()
-        self.counters.count("documents", num_documents)
-        self.counters.count("sentences", len(corpus.sentence_offsets) - 1)
-        self.warnings: list[str] = []
-        if not len(corpus.token_ids):
-            # An empty shard is written all the same, so that each shard of documents has its own.
-            self.warnings.append("the document shard contains no text")
-        num_unknown = int(np.count_nonzero(corpus.token_ids == vocabulary.unk_id))
-        if warning := unknown_tokens(num_unknown, len(corpus.token_ids)):
-            self.warnings.append(warning)
-
-    def write(self, reading: "_Reading") -> None:
-        """Build and write the rows of a reading; raise as `build_instances` does."""
-        config = self.config
-        # A shard with a single document is a mistake, which `build_instances` reports. In a pass
-        # over some documents of a larger shard it is chance, and the pass is skipped.
-        pairs_documents = config.pairing in ("balanced", "bert")
-        needs_partner = pairs_documents and self.corpus.num_with_text() > 1
-        if needs_partner and reading.corpus.num_with_text() < 2:
-            self.counters.count("documents_without_partner", int(reading.is_read.sum()))
-            return
-        self.times_read += reading.is_read
-        build_rows = build_instances
+        counters = Counters()
+        counters.count("documents", num_documents)
+        counters.count("sentences", len(corpus.sentence_offsets) - 1)
+        warnings = _warnings_of(corpus, vocabulary)
+        times_read = np.zeros(num_documents, np.int64)
         group_rows = 1 << 14  # the trainer reads a row group at once
         if config.packs:
-            build_rows = build_packed_instances
             # The tokens of as many rows of the default length.
             group_rows = max(1, group_rows * 128 // config.max_length)
-        # Two generators, so that a change to the masks leaves the pairs as they are.
-        pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
-        masks_rng = rng_for(config.seed, "masks", *reading.ids)
-        built = build_rows(
-            reading.corpus, self.vocabulary, config, pairs_rng, masks_rng, reading.duplicate
-        )
-        self.writer.write_table(built.table, row_group_size=group_rows)
-        self.counters.counts.update(built.counts)
-        if built.warning:
-            self.warnings.append(built.warning)
-
-    def finish(self, name: str, split: Split, written: Written) -> Built:
-        """Return the record of the shard, once it is written."""
-        groups = _groups(self.corpus, self.times_read)
-        source_tokens: Counter[str] = Counter()
-        for group in groups:
-            source_tokens[group.source] += group.tokens_built
-        num_rows = self.counters.counts.pop("rows", 0)
-        counters = self.counters.to_record()
+        # A shard with a single document is a mistake, which `make_pairs` reports. In a pass over
+        # some documents of a larger shard it is chance, and the pass is skipped.
+        needs_partner = config.pairing in ("balanced", "bert") and corpus.num_with_text() > 1
+        options = parquet_options(schema)
+        with write_parquet(job, unit.name, schema, **options) as (writer, written):
+            for reading in _readings(corpus, documents, config, job.setup):
+                if needs_partner and reading.corpus.num_with_text() < 2:
+                    counters.count("documents_without_partner", int(reading.is_read.sum()))
+                    continue
+                times_read += reading.is_read
+                try:
+                    built = _build(reading, vocabulary, config)
+                except UserError as error:
+                    raise UserError(f"{documents.path}: {error}") from None
+                writer.write_table(built.table, row_group_size=group_rows)
+                counters.counts.update(built.counts)
+                if built.warning:
+                    warnings.append(built.warning)
+        groups = _groups(corpus, times_read)
+        num_rows = counters.counts.pop("rows", 0)
+        record = counters.to_record()
         return Built(
-            files=(name,),
-            counters=counters,
-            groups=groups if split == "train" else [],
+            files=(unit.name,),
+            counters=record,
+            groups=groups if documents.split == "train" else [],
             shard=InstancesShard(
-                name=name,
-                split=split,
+                name=unit.name,
+                split=documents.split,
                 rows=num_rows,
                 bytes=written.num_bytes,
                 sha256=written.sha256,
-                counts=counters["counts"],
-                source_tokens=dict(sorted(source_tokens.items())),
-                warnings=self.warnings,
+                counts=record["counts"],
+                source_tokens=_tokens_by_source(groups),
+                warnings=warnings,
             ),
         )
+
+
+def _schema_of(vocabulary: Vocabulary, config: BuildConfig) -> pa.Schema:
+    """Return the schema of a shard, with what the audit compares."""
+    footer = {
+        "clozeworks.tokenizer": vocabulary.fingerprint,
+        "clozeworks.vocab_size": str(len(vocabulary)),
+        "clozeworks.max_length": str(config.max_length),
+        "clozeworks.seed": str(config.seed),
+    }
+    return instances_schema(len(vocabulary), packed=config.packs).with_metadata(footer)
+
+
+def _warnings_of(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
+    num_tokens = len(corpus.token_ids)
+    if not num_tokens:
+        # An empty shard is written all the same, so that each shard of documents has its own.
+        return ["the document shard contains no text"]
+    num_unknown = int(np.count_nonzero(corpus.token_ids == vocabulary.unk_id))
+    warning = unknown_tokens(num_unknown, num_tokens)
+    return [warning] if warning else []
+
+
+def _build(reading: "_Reading", vocabulary: Vocabulary, config: BuildConfig) -> Instances:
+    build = build_packed_instances if config.packs else build_instances
+    # Two generators, so that a change to the masks leaves the pairs as they are.
+    pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
+    masks_rng = rng_for(config.seed, "masks", *reading.ids)
+    return build(reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate)
 
 
 def vocabulary_of(fingerprint: str, path: str) -> Vocabulary:
@@ -278,6 +255,13 @@ def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
             )
         )
     return groups
+
+
+def _tokens_by_source(groups: Iterable[MixtureGroup]) -> dict[str, int]:
+    tokens: Counter[str] = Counter()
+    for group in groups:
+        tokens[group.source] += group.tokens_built
+    return dict(sorted(tokens.items()))
 
 
 def sum_groups(

@@ -63,7 +63,7 @@ def vocabulary_files(vocabulary: Vocabulary, max_length: int = 512) -> dict[str,
             # transformers 4 takes this from here, and without it overrides tokenizer.json.
             config["add_prefix_space"] = vocabulary.byte_level.adds_space
         return {
-            "tokenizer.json": vocabulary.file.content.encode(),
+            "tokenizer.json": vocabulary.file.encode(),
             "tokenizer_config.json": _as_json({**config, **names_of_specials}),
         }
     tokenizer = vocabulary.tokenizer()

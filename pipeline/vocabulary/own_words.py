@@ -71,8 +71,7 @@ def _places(base: Vocabulary, tokens: Collection[str]) -> dict[int, str]:
 
 
 def _kind_of(vocabulary: Vocabulary) -> str:
-    assert vocabulary.file is not None
-    model = json.loads(vocabulary.file.content)["model"]
+    model = json.loads(vocabulary.file)["model"]
     match model.get("type"), vocabulary.spelling:
         case "Unigram", _:
             return "a Unigram, as XLM-RoBERTa and CamemBERT have it"

@@ -16,13 +16,7 @@ from ..parsing import parse_json
 from .byte_level import CHARACTERS, is_byte_level
 from .normalization import Normalization, bert_normalization
 from .tokenizer_limits import check_tokenizer
-from .vocabulary import (
-    SPECIAL_TOKENS,
-    ByteLevel,
-    Specials,
-    TokenizerFile,
-    Vocabulary,
-)
+from .vocabulary import SPECIAL_TOKENS, ByteLevel, Specials, Vocabulary
 
 _USUAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
@@ -58,14 +52,21 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
     if normalization:
         _check_case(normalization.lowercase, files.get("tokenizer_config.json", b"{}"), path)
     byte_level = _byte_level(fields, tokens, added | specials.names)
-    is_foreign = normalization is None and byte_level is None
-    file = TokenizerFile(content.decode(), specials, frozenset(added), is_foreign)
+    is_foreign = not (normalization or byte_level)
     if normalization and not added and specials == Specials():
         return Vocabulary(tuple(tokens), normalization)
     if normalization is None:
         steps = _normalizer_steps(fields["normalizer"]) if byte_level else []
         normalization = Normalization("Lowercase" in steps, "StripAccents" in steps)
-    return Vocabulary(tuple(tokens), normalization, byte_level, file)
+    return Vocabulary(
+        tuple(tokens),
+        normalization,
+        byte_level,
+        file=content.decode(),
+        specials=specials,
+        added=frozenset(added),
+        is_foreign=is_foreign,
+    )
 
 
 def _check_case(lowercase: bool, content: bytes, path: str) -> None:

@@ -72,26 +72,19 @@ class ByteLevel:
 
 
 @dataclass(frozen=True)
-class TokenizerFile:
-    """A ``tokenizer.json`` that says more than tokens and normalisation."""
-
-    content: str
-    specials: Specials
-    added: frozenset[str]
-    """Other tokens that were added to the model's: they are found anywhere in a text."""
-    is_foreign: bool
-    """Whether only ``tokenizers`` can cut text: neither BERT's nor GPT-2's way would do."""
-
-
-@dataclass(frozen=True)
 class Vocabulary:
     """The tokens in the order of their ids, and the normalisation of text before tokenisation."""
 
     tokens: tuple[str, ...]
     normalization: Normalization
     byte_level: ByteLevel | None = None
-    file: TokenizerFile | None = None
-    """None if BERT's tokenizer with these tokens and this normalisation is all there is."""
+    file: str = ""
+    """The ``tokenizer.json``; empty if it is BERT's, with these tokens and this normalisation."""
+    specials: Specials = Specials()
+    added: frozenset[str] = frozenset()
+    """Other tokens that were added to the model's: they are found anywhere in a text."""
+    is_foreign: bool = False
+    """Whether only ``tokenizers`` can cut text: neither BERT's nor GPT-2's way would do."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -100,16 +93,6 @@ class Vocabulary:
     def ids(self) -> dict[str, int]:
         """The id of each token."""
         return {token: token_id for token_id, token in enumerate(self.tokens)}
-
-    @property
-    def specials(self) -> Specials:
-        """The special tokens by their roles."""
-        return self.file.specials if self.file else Specials()
-
-    @property
-    def is_foreign(self) -> bool:
-        """See `TokenizerFile`."""
-        return self.file is not None and self.file.is_foreign
 
     pad_id = _id_of("pad")
     cls_id = _id_of("cls")
@@ -124,8 +107,7 @@ class Vocabulary:
     @cached_property
     def is_added(self) -> np.ndarray:
         """Bool [vocab_size]: tokens that were added, found in text and never masked."""
-        added = self.file.added if self.file else ()
-        return np.array([token in added for token in self.tokens])
+        return np.array([token in self.added for token in self.tokens])
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
@@ -145,9 +127,9 @@ class Vocabulary:
         """
         if self.byte_level:
             return "byte-level"
-        if not (self.file and self.is_foreign):
+        if not self.is_foreign:
             return "##"
-        fields = json.loads(self.file.content)
+        fields = json.loads(self.file)
         if fields["model"].get("end_of_word_suffix"):
             return ""
         prefix = fields["model"].get("continuing_subword_prefix")
@@ -208,7 +190,7 @@ class Vocabulary:
     def tokenizer(self) -> Tokenizer:
         """Return a new tokenizer, which finds special tokens in text."""
         if self.file:
-            return Tokenizer.from_str(self.file.content)
+            return Tokenizer.from_str(self.file)
         tokenizer = bert_tokenizer(self.tokens, self.normalization)
         tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
         tokenizer.post_processor = template_of(self.ids)
@@ -258,7 +240,7 @@ class Vocabulary:
         elif not self.is_foreign:
             fast = DictionaryTokenizer(self.tokens, self.normalization)
         # Not those of several spaces: in sentences, single ones separate words.
-        added = [token for token in self.file.added if not token.isspace()] if self.file else []
+        added = [token for token in self.added if not token.isspace()]
         if fast and not added:
             return fast
         return AnyTokenizer(self, added, fast)
@@ -283,8 +265,8 @@ class Vocabulary:
         content = json.dumps([self.tokens, normalization])
         if self.byte_level:
             content += self.byte_level.rules
-        elif self.file:
-            content += self.file.content
+        else:
+            content += self.file
         return blake2b(content.encode(), digest_size=16).hexdigest()
 
 

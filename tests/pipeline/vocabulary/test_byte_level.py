@@ -178,7 +178,7 @@ def test_other_tokenizers_are_left_to_tokenizers(change: dict):
     files = {"tokenizer.json": json.dumps(content | change).encode()}
     vocabulary = load_vocabulary(files, "folder")
     assert vocabulary.byte_level is None
-    assert vocabulary.file is not None and vocabulary.file.is_foreign
+    assert vocabulary.is_foreign
 
 
 def plain_bpe(counts: dict[str, int], num_merges: int) -> list[tuple[str, str]]:
