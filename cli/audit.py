@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pipeline.errors import UserError
-from ..pipeline.manifests import (
-    DocumentsManifest,
-    InstancesManifest,
-    Manifest,
-    VocabularyManifest,
-)
+from ..pipeline.manifests import DocumentsManifest, InstancesManifest, Manifest, VocabularyManifest
 from .options import check_suffix
 from .output import CommandSummary, print_summaries, print_table, settings, tell, with_flags
 
@@ -68,7 +63,7 @@ def audit(
     verified; --verify compares whole files. If DIRECTORY holds documents, short words are listed
     whose full stop often ends a sentence (abbreviations for `ingest --abbreviations`), and
     machine-made articles are counted, whose ids are written into machine-made.jsonl there. With
-    --against, test data are looked for in the documents, and their README.md says what was found.
+    --against, test data are looked for in the documents.
     """
     from ..pipeline.auditing.checks import audit as measure
     from ..pipeline.storage.state import read_any_manifest, verify_files
@@ -159,10 +154,9 @@ def _print_checks(measured: "Audit") -> None:
 
 
 def _print_overlaps(directory: str, files: tuple[str, ...], as_json: bool) -> CommandSummary | None:
-    from ..pipeline.auditing.overlap import add_to_card, find_overlaps
+    from ..pipeline.auditing.overlap import find_overlaps
 
     overlaps = find_overlaps(directory, files)
-    add_to_card(directory, overlaps)
     if as_json:
         click.echo(json.dumps([asdict(overlap) for overlap in overlaps], indent=1))
         return None

@@ -71,11 +71,7 @@ def vocab(
     Options after -- go to Apache Beam.
     """
     from ..pipeline.vocabulary.files import read_vocabulary
-    from ..pipeline.vocabulary.pipeline import (
-        VocabularyStage,
-        learn_vocabulary,
-        measure_vocabulary,
-    )
+    from ..pipeline.vocabulary.pipeline import VocabularyStage, learn_vocabulary, measure_vocabulary
 
     for other in compare:  # report a wrong name before the work
         read_vocabulary(other).splitter()

@@ -18,16 +18,7 @@ from ..vocabulary.vocabulary import Vocabulary
 from .label_checks import label_checks, origin_checks
 from .measures import Measures, read_batch
 from .origins import OriginMeasures, documents_of
-from .verdict import (
-    Audit,
-    Check,
-    Verdict,
-    at_most,
-    exact,
-    info,
-    too_few,
-    verdict_of,
-)
+from .verdict import Audit, Check, Verdict, at_most, exact, info, too_few, verdict_of
 
 
 def audit(instances: str, documents: str | None = None) -> Audit:

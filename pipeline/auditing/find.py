@@ -51,8 +51,10 @@ def find_instances(
         numbers = np.array(sorted(documents.get(PurePath(path).name, ())), np.int64)
         if "documents" in batch.schema.names:
             packed = batch["documents"]
-            return _lists_with(packed, np.isin(packed.flatten().to_numpy(), numbers))
-        is_a, is_b = (np.isin(batch[name], numbers) for name in ("document_a", "document_b"))
+            is_asked = np.isin(packed.flatten(), numbers)
+            return _lists_with(packed, is_asked)
+        is_a = np.isin(batch["document_a"], numbers)
+        is_b = np.isin(batch["document_b"], numbers)
         return np.flatnonzero(is_a | is_b)
 
     return _find(paths, "build", ["documents", "document_a", "document_b"], find, num_rows)

@@ -15,15 +15,7 @@ from ..instances.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..manifests import InstancesManifest
 from .measures import Measures
 from .origins import OriginMeasures
-from .verdict import (
-    HALF_TOLERANCE,
-    ROWS_FOR_EXACT,
-    Check,
-    exact,
-    is_half,
-    too_few,
-    verdict_of,
-)
+from .verdict import HALF_TOLERANCE, ROWS_FOR_EXACT, Check, exact, is_half, too_few, verdict_of
 
 # For one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05

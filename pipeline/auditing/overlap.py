@@ -27,11 +27,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import storage
-from ..data_card import CARD
 from ..errors import UserError
 from ..manifests import DocumentsManifest
 from ..ragged import flat_text, offsets_in
-from ..storage.directory import write_file
 from ..storage.shards import BATCH_ROWS, open_shard
 from ..storage.state import read_manifest
 
@@ -40,7 +38,6 @@ LEAST_WORDS = 8
 """Shorter texts, such as "the end of the world", stand in documents by chance: not judged."""
 NUM_PLACES = 3
 """Documents that are named for a row."""
-HEADING = "## Test data in these documents"
 FILTER_BITS = 24
 BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
@@ -100,24 +97,6 @@ def find_overlaps(documents: str, files: Sequence[str]) -> list[Overlap]:
                     new = [each for each in doc_ids if each not in places]
                     places += new[: NUM_PLACES - len(places)]
     return overlaps
-
-
-def add_to_card(documents: str, overlaps: Sequence[Overlap]) -> None:
-    """Say in the card of the documents what was found, instead of what it said before."""
-    path = storage.join(documents, CARD)
-    if not storage.exists(path):
-        return
-    card = storage.read_bytes(path).decode().partition(f"\n{HEADING}\n")[0]
-    lines = []
-    for overlap in overlaps:
-        folder_and_name = "/".join(PurePath(overlap.file).parts[-2:])
-        lines.append(f"- {folder_and_name}: {overlap.in_words}")
-    explained = (
-        f"Found is a row with a text of which {NUM_WORDS} words in a row stand in a document."
-    )
-    card = "\n".join([card, HEADING, "", explained, "", *lines, ""])
-    with write_file(path) as file:
-        file.write(card.encode())
 
 
 class _Wanted:

@@ -291,16 +291,25 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     if not len(text):
         return starts[:1]
     # One look-up a byte and one a pair of bytes, instead of a dozen comparisons.
-    kinds = np.frombuffer(text.tobytes().translate(_KINDS), np.uint8)
-    pairs = (kinds[:-1] << 3) | kinds[1:]
+    kinds = _look_up(text, _KINDS)
+    pairs = kinds[:-1] << 3 | kinds[1:]
     is_cut = np.zeros(len(text) + 1, bool)
-    is_cut[1:-1] = np.frombuffer(pairs.tobytes().translate(_CUTS), bool)
-
+    is_cut[1:-1] = _look_up(pairs, _CUTS)
     # White space in front of a space belongs to the same word as the space.
-    wide = np.flatnonzero(pairs == (_WIDE << 3 | _SPACE)) + 1
-    last, second, third = (text[np.maximum(wide - n, 0)].astype(np.int32) for n in (1, 2, 3))
-    last_two = (second << 8) | last
-    last_three = (third << 16) | last_two
-    is_cut[wide[np.isin(last_two, _WIDE_SPACES) | np.isin(last_three, _WIDE_SPACES)]] = False
+    spaces = np.flatnonzero(pairs == (_WIDE << 3 | _SPACE)) + 1
+    is_cut[spaces[_follow_wide_space(text, spaces)]] = False
     is_cut[starts] = True
     return np.flatnonzero(is_cut)
+
+
+def _look_up(numbers: np.ndarray, table: bytes) -> np.ndarray:
+    return np.frombuffer(numbers.tobytes().translate(table), np.uint8)
+
+
+def _follow_wide_space(text: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return which of the `places` white space of two or three bytes stands before, bool."""
+    bytes_before = [text[np.maximum(places - distance, 0)] for distance in (1, 2, 3)]
+    last, second, third = np.array(bytes_before, np.int32)
+    last_two = second << 8 | last
+    last_three = third << 16 | last_two
+    return np.isin(last_two, _WIDE_SPACES) | np.isin(last_three, _WIDE_SPACES)

@@ -12,12 +12,7 @@ from tokenizers.normalizers import BertNormalizer
 from .. import storage
 from ..errors import UserError
 from ..parsing import parse_json
-from ..storage.state import (
-    VOCABULARY_FILES,
-    describe_absence,
-    folders_with,
-    unfinished_stage,
-)
+from ..storage.state import VOCABULARY_FILES, describe_absence, folders_with, unfinished_stage
 from .byte_level import SHOWN_SPACE, byte_level_tokenizer
 from .normalization import Normalization, normalization_of
 from .tokenizer_file import vocabulary_of_json

@@ -25,13 +25,7 @@ from .byte_level import (
     text_of,
 )
 from .normalization import Normalization, bert_tokenizer
-from .tokenize import (
-    DictionaryTokenizer,
-    Speller,
-    Splitter,
-    encode_texts,
-    faults_reported,
-)
+from .tokenize import DictionaryTokenizer, Speller, Splitter, encode_texts, faults_reported
 
 
 def _id_of(role: str) -> "cached_property[int]":

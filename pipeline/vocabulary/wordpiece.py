@@ -68,17 +68,17 @@ def learn_pieces(
     """Return a vocabulary of `size` tokens in the order of their ids, its merges, and a report of
     what was left out.
 
-    `words` are distinct words of a `Splitter`, `counts` int64 [num_words]. The tokens are:
+    `words` are distinct words of a `Splitter`, the most frequent ones first, and `counts` their
+    counts, int64 [num_words]. The tokens are:
     `special_tokens`; single characters by code point, then those with "##", or the 256 bytes in
     GPT-2's order if `of_bytes`; and the merges as they were made. Merges end early, and the
     vocabulary is smaller, if no pair occurs `min_frequency` times. Raise `UserError` if `size` is
     too small for the alphabet.
 
-    Merges are learned from the `max_words` most frequent words: this bounds the time and the memory
-    (2 GB).
+    Merges are learned from the first `max_words`: this bounds the time and the memory (2 GB).
     """
     specials = special_tokens(num_unused)
-    frequent, frequent_counts, num_long = select_words(words, counts, max_words)
+    frequent, frequent_counts, num_long = _select_words(words, counts, max_words)
     # Return what is free to the system before the two steps in which memory peaks.
     pa.default_memory_pool().release_unused()
     if of_bytes:
@@ -123,28 +123,17 @@ class _Spelled(NamedTuple):
     num_words_left_out: int
 
 
-def select_words(
+def _select_words(
     words: pa.Array | pa.ChunkedArray, counts: np.ndarray, max_words: int
 ) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and the number of words that are too long."""
-    is_selected = _num_characters(words) <= MAX_WORD_CHARACTERS
-    num_fitting = int(np.count_nonzero(is_selected))
-    num_long = len(words) - num_fitting
-    if num_fitting > max_words:
-        # Drop what is certainly too rare before copying and sorting the rest: partitioning finds
-        # the count of the last word to select without sorting.
-        partitioned = np.partition(counts[is_selected], -max_words)
-        lowest_count = partitioned[-max_words]
-        is_selected &= counts >= lowest_count
-    table = pa.table({"word": words, "count": counts})
-    selected = table.filter(pa.array(is_selected))
-    if selected.num_rows > max_words:
-        # Several words share the lowest count: those that come first in byte order win.
-        by_count = pc.SortOptions([("count", "descending"), ("word", "ascending")])
-        order = pc.call_function("sort_indices", [selected], by_count)
-        selected = selected.take(order.slice(0, max_words))
-    selected_words = pa.concat_arrays(selected["word"].chunks)
-    return selected_words, selected["count"].to_numpy(), num_long
+    fits = _num_characters(words) <= MAX_WORD_CHARACTERS
+    num_fitting = np.cumsum(fits)
+    stop = int(np.searchsorted(num_fitting, max_words, side="right"))
+    table = pa.table({"word": words, "count": counts}).slice(0, stop)
+    selected = table.filter(pa.array(fits[:stop]))
+    num_long = int(np.count_nonzero(~fits))
+    return selected["word"].combine_chunks(), selected["count"].to_numpy(), num_long
 
 
 def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -146,9 +146,9 @@ def test_limited_alphabet_is_reported_and_its_words_left_out():
 
 
 def test_long_and_rare_words_are_left_out():
-    tokens, report = learn({"a" * 101: 99, "zz": 1, "ba": 1, "ab": 5}, max_words=2)
+    tokens, report = learn({"a" * 101: 99, "ab": 5, "ba": 1, "zz": 1}, max_words=2)
     assert (report.num_words, report.num_words_long, report.num_words_rare) == (4, 1, 1)
-    assert "ba" in tokens  # as rare as "zz", but before it in the order of the words
+    assert "ba" in tokens
     assert "zz" not in tokens
 
 
