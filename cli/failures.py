@@ -7,9 +7,7 @@ from ..pipeline.errors import RunError, UserError, how_to_install
 
 def describe_failure(error: Exception) -> tuple[str, int] | None:
     """Return the message and the exit code: 2 for a user's mistake, 1 if the run or the system
-    failed.
-
-    Return None for a bug, and for an interrupt.
+    failed; None for a bug, and for an interrupt.
     """
     if isinstance(error, UserError):
         return str(error), 2

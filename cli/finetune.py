@@ -102,9 +102,7 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
 
 
 def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return a row for each class, and for what it is most often taken: for at most 20 classes,
-    those with the most mistakes.
-    """
+    """Return a row for each class, or for the 20 with the most mistakes."""
     classes = report["classes"]
     shown_classes = list(classes)
     max_classes = 20

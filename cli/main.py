@@ -51,9 +51,7 @@ RANKS_WAIT_S = 5.0
 
 
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is asked for: to import all of them takes longer
-    than to read a short text.
-    """
+    """The commands by name, each imported when it is asked for: that takes long."""
 
     def __getitem__(self, name: str) -> click.Command:
         return getattr(import_module(f".{MODULES[name]}", __package__), name)
@@ -159,11 +157,9 @@ def _print_summaries(
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line. Exit with 2 and one line for a user's mistake, with 1 if the run
-    failed.
+    """Run the command line; exit with 2 and one line for a user's mistake, with 1 for a failed run.
 
-    SIGTERM interrupts as Ctrl-C does, and a failed run ends the process at once (see `abandon`),
-    unless `args` are given: then it is the caller's.
+    SIGTERM interrupts, and a failed run ends the process, unless `args` are given by a caller.
     """
     prepare_streams()
     prepare_threads()

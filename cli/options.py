@@ -65,9 +65,7 @@ class GroupedCommand(click.Command):
 
 
 class _CommaSeparated(click.ParamType):
-    """Numbers such as ``80,10,10``, or names, as a tuple; those of phases, ``0.3/0.15``, as a tuple
-    of tuples.
-    """
+    """Numbers such as ``80,10,10``, or names, as a tuple; ``0.3/0.15`` as one of tuples."""
 
     def __init__(self, kind: type, *, has_phases: bool) -> None:
         self.kind = kind
@@ -104,9 +102,7 @@ class ContentOfFile(click.ParamType):
 
 
 def config_options(*configs: type, without: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Add an option to a command per documented field of the dataclasses, but not for the fields in
-    `without`; a field that several have is one option.
-    """
+    """Add an option per documented field of the dataclasses, but not for those in `without`."""
     options: dict[str, Callable[[Any], Any]] = {}
     for config in configs:
         # As types; a field's own `type` is text in modules that postpone annotations.

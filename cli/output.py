@@ -49,9 +49,7 @@ PICTURES |= {0x7F: "␡", **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHA
 
 
 def tell(level: Level, message: str, file: TextIO | None = None, **figures: object) -> None:
-    """Write a line to standard error (or `file`): the message, or a JSON object with ``time``
-    (seconds since 1970), ``level``, ``message`` and `figures`.
-    """
+    """Write a line to standard error (or `file`): the message, or a JSON object with `figures`."""
     message = settings.explain(_SECRET.sub("://***@", message))
     prefixes = {"warning": "Warning: ", "error": "Error: "}
     line = prefixes.get(level, "") + message
@@ -63,19 +61,12 @@ def tell(level: Level, message: str, file: TextIO | None = None, **figures: obje
 
 
 def printable(text: str) -> str:
-    r"""Return text with its control characters visible: a title or a file's name may hold sequences
-    that clear the screen or make false links.
-
-    >>> printable("\x1b[2J")
-    '␛[2J'
-    """
+    """Return text with its control characters visible: they could clear the screen."""
     return text.translate(PICTURES)
 
 
 def make_console(**settings: Any) -> "Console":
-    """Return rich's console, which prints strings as `printable` shows them, and brackets and
-    colons in them as they are.
-    """
+    """Return rich's console, which prints strings as `printable` shows them, without markup."""
     # Imported late: rich would double the time of `--help`.
     from rich.console import Console
     from rich.text import Text
@@ -99,9 +90,7 @@ def print_table(
     numbers: Sequence[str] = (),
     width: int | None = None,
 ) -> None:
-    """Print a table without lines to standard output, as wide as the terminal or `width`; a cell of
-    rich's `Text` may have a style. `numbers` are the headings of columns of numbers.
-    """
+    """Print a table without lines, as wide as the terminal or `width`; `numbers` are headings."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -116,11 +105,10 @@ def print_table(
 
 
 def with_flags(message: str) -> str:
-    """Return a library's message with options and remote files as typed on the command line.
+    """Return a library's message with what is typed on the command line.
 
-    The libraries name a field of their configuration in backticks: ``lower `max_bad` `` becomes
-    ``lower --max-bad``. Other words in backticks stay. A local copy of a remote file, such as
-    ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes that file, ``s3://bucket/dev.tsv``.
+    A field in backticks, `max_bad`, becomes ``--max-bad``; a local copy of a remote file, such as
+    ``/tmp/clozeworks-ab12/s3/bucket/dev.tsv``, becomes ``s3://bucket/dev.tsv``.
     """
     message = re.sub(r"`(\w+)`", lambda found: _flag(found[1]) or found[0], message)
     return re.sub(rf"(/[\w.-]+)*/clozeworks-\w+/({'|'.join(SCHEMES)})/", r"\2://", message)

@@ -33,10 +33,7 @@ def prepare_threads() -> None:
 
 
 def wait_for_width(hidden_size: int) -> None:
-    """Let the threads of a wide model wait longer, after `prepare_threads` and before PyTorch.
-
-    A setting of the user's own stays.
-    """
+    """Let the threads of a wide model wait longer; PyTorch must not be imported yet."""
     # The operations of a wide model last so long that its threads would sleep through the beginning
     # of the next one: with a thousand rounds `base` (768) is 14% slower alone, with these about 4%.
     if "torch" in sys.modules or hidden_size < 768:
@@ -86,11 +83,7 @@ def terminate(number: int, frame: object) -> None:
 
 
 class StopOnSignal(StopRequest):
-    """Asks a training to stop at the first SIGINT or SIGTERM; a second one acts as without this.
-
-    Only while a training loop runs, which can save what it did: elsewhere the first signal ends the
-    command at once.
-    """
+    """Asks a training to stop at the first SIGINT or SIGTERM; a second one acts as without this."""
 
     was_terminated = False
 
@@ -116,9 +109,7 @@ class StopOnSignal(StopRequest):
 
 
 def abandon(exit_code: int) -> NoReturn:
-    """End this process at once, though threads of a failed run may still be at work; these would
-    keep it alive. Worker processes follow within two seconds.
-    """
+    """End this process at once: threads of a failed run may still be at work."""
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     """Prepare this process for a data stage; yield the function that shows its progress.
 
-    What libraries print to standard error, in this process and its workers, goes to a log file
-    unless `verbose`. The log is kept, and named in the error, if the run breaks.
+    What libraries print goes to a log, unless `verbose`; it is kept, and named, if the run breaks.
     """
     prepare_data_stage(verbose)
     with _standard_error_to_log(verbose) as (terminal, log), _progress_line(terminal) as show:
@@ -45,9 +44,8 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
 
 @contextmanager
 def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
-    """Redirect file descriptor 2 to a file, unless `verbose`; keep the file if the body fails.
-
-    Yield the terminal's own stream, for progress, and the file's path.
+    """Redirect file descriptor 2 to a file, unless `verbose`, and keep it if the body fails; yield
+    the terminal's own stream and the file's path.
     """
     if verbose:
         yield sys.stderr, None
@@ -97,8 +95,8 @@ Report = Callable[[Mapping[str, Any]], None]
 def training_progress() -> Iterator[Report]:
     """Show the latest numbers of a run and the time left on standard error.
 
-    Yield a function that takes the numbers: ``step``, ``steps`` and those in `SHOWN`; a new
-    ``stage`` (a string) has a time left of its own.
+    Yield a function that takes ``step``, ``steps`` and those in `SHOWN`; each new ``stage`` has a
+    time left of its own.
     """
     with _progress_line(sys.stderr) as show:
 
@@ -118,10 +116,8 @@ _Show = Callable[[str, int, int, str, list[str], Mapping[str, Any]], None]
 
 @contextmanager
 def _progress_line(file: TextIO) -> Iterator[_Show]:
-    """Yield a function that shows a part of the work, how much of it is done, and the time left.
-
-    On a terminal this is one live line, elsewhere (``nohup``, CI) and as JSON a line every
-    minute, so short work prints nothing.
+    """Yield a function that shows a part of the work, how much of it is done, and the time left: in
+    a live line on a terminal, elsewhere and as JSON in a line every minute.
     """
     # Imported late: `clozeworks --help` imports this module.
     from rich.console import Console

@@ -110,9 +110,8 @@ def run(
 def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> list[Stage]:
     """Return the stages of the recipe at `path`, in order.
 
-    ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
-    recipe's ``[variables]``, where one may name those above it, unless `assignments` such as
-    ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
+    ``{recipe}`` is the recipe's folder and ``{output}`` is `output`; others come from its
+    ``[variables]``, unless `assignments` such as ``steps=300`` replace them.
     """
     recipe = read_toml(path, _RecipeFile)
     replaced = {}
@@ -160,10 +159,7 @@ def _fill(value: Scalar, variables: Mapping[str, str], label: str) -> str:
 def _command_line(
     stage: Mapping[str, list[str]], commands: Mapping[str, click.Command], ctx: click.Context
 ) -> list[str]:
-    """Return a stage as one would type it, the command first.
-
-    Raise `UserError` if there is no such command, or it does not accept its arguments and options.
-    """
+    """Return a stage as one would type it, the command first; raise `UserError` if it is faulty."""
     name = "".join(stage.get("command", ()))
     command = commands.get(name)
     if command is None:

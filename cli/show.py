@@ -117,9 +117,7 @@ def _find(
     where: str | None,
     num_rows: int,
 ) -> tuple["Shards", "Shards | None"]:
-    """Return the first rows that are asked for, and, of instances, the documents with these `ids`
-    by the name of their shard; None for all.
-    """
+    """Return the rows that are asked for, and, of instances, the documents with the `ids`."""
     from ..pipeline.auditing.find import find_instances, find_rows, find_text
     from ..pipeline.auditing.origins import documents_of
 
@@ -146,9 +144,7 @@ def _find(
 
 
 def _find_ids(documents: str, names: list[str], ids: tuple[str, ...]) -> "Shards":
-    """Return the documents with these ids; warn of ids that do not exist, or raise `UserError` if
-    none does.
-    """
+    """Return the documents with these ids; warn of those that do not exist."""
     from ..pipeline.auditing.decode import read_documents
     from ..pipeline.auditing.find import find_ids
 

@@ -162,9 +162,7 @@ def _text_checks(measures: Measures, manifest: InstancesManifest) -> Iterator[Ch
 
 
 def _source_checks(manifest: InstancesManifest) -> Iterator[Check]:
-    """Judge how often the documents of each origin are read, if weights were asked for; show each
-    source's share of the documents' tokens, largest first.
-    """
+    """Judge how often documents of weighted origins are read; show each source's share."""
     passes = manifest.config.duplicates
     for group in manifest.mixture:
         if not group.tokens or not weights_of(manifest.mixture):

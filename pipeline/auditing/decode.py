@@ -99,9 +99,7 @@ def read_documents(shards: Shards) -> Iterator[dict[str, Any]]:
 def read_instances(
     shards: Shards, vocabulary: Vocabulary, documents: Shards | None = None
 ) -> Iterator[Instance]:
-    """Yield the rows of shards, and of packed rows each document, as `read_documents`; only those
-    made of `documents`, if given: their numbers, by the name of the shard.
-    """
+    """Yield the rows of shards, of packed rows each document, or only those of `documents`."""
     for path, chosen in shards.items():
         asked = None
         if documents is not None:

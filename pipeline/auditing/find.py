@@ -43,9 +43,7 @@ def find_text(paths: Iterable[str], text: str, num_rows: int) -> Shards:
 def find_instances(
     paths: Iterable[str], documents: Mapping[str, Collection[int]], num_rows: int
 ) -> Shards:
-    """Return the first instances that are made of `documents`: their numbers, by the name of the
-    shard.
-    """
+    """Return the first instances made of `documents`, which are numbers by shard name."""
 
     def find(path: str, batch: pa.RecordBatch) -> np.ndarray:
         numbers = np.array(sorted(documents.get(PurePath(path).name, ())), np.int64)
@@ -94,9 +92,7 @@ def _find(
 
 
 def find_rows(paths: list[str], condition: str, num_rows: int) -> Shards:
-    """Return the first rows of the shards for which a condition in DuckDB's SQL holds; raise
-    `UserError` for a faulty one.
-    """
+    """Return the first rows for which a condition in DuckDB's SQL holds."""
     import duckdb
 
     if any(map(storage.is_remote, paths)):

@@ -105,10 +105,7 @@ def origin_checks(
 
 
 def _by_share(pairs: Mapping[tuple[str, str], np.ndarray]) -> np.ndarray:
-    """Return a histogram int64 [2, pairs of origins], ordered by their share of label 1.
-
-    Values such as languages have no order; this one is the best that a model could make of them.
-    """
+    """Return a histogram int64 [2, pairs of origins], ordered by their share of label 1."""
     # value      en   ko   de          en   de   ko
     # label 0     6    1    4    ->     6    4    1
     # label 1     2    4    4           2    4    4

@@ -41,9 +41,7 @@ class _Forms(NamedTuple):
 
 
 def find_machine_made(directory: str, num_others: int = 20) -> tuple[list[str], int]:
-    """Return the ids of machine-made documents, and the number of all documents; if there are any,
-    `MACHINE_MADE` in the directory lists the ids.
-    """
+    """Write a list of machine-made documents; return their ids, and the number of all documents."""
     manifest = read_manifest(directory, DocumentsManifest)
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     frequent = _frequent_words(paths, num_others)

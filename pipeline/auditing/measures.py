@@ -67,11 +67,10 @@ class Measures:
         self._ends_sentence = np.array(ends_sentence, np.int64)
 
     def add(self, shard: str, stored: Rows) -> Rows:
-        """Count some rows of the named shard, and return them as they were counted: one for each
-        sequence, with all positions in range.
+        """Count some rows of a shard, and return them as they were counted: one for each sequence.
 
-        Positions out of range are read as the row's first token, a `segment_b_start` out of range
-        as the row's length, so that the other measures can go on; ``misplaced`` counts them.
+        Positions out of range are read as the row's first token, a `segment_b_start` as the row's
+        length, so that the other measures can go on; ``misplaced`` counts them.
         """
         rows = sequences(stored)
         if rows.lengths.min(initial=3) < 3:

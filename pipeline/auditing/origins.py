@@ -32,10 +32,8 @@ NUM_BUCKETS = 64 * BUCKETS_PER_OCTAVE
 
 
 def documents_of(instances: str, manifest: InstancesManifest, documents: str | None) -> str | None:
-    """Return the directory of documents that instances were built from.
-
-    That is `documents` if given, or else one in the same folder, if the instances are local.
-    Raises `UserError` if they were not built from `documents`.
+    """Return the directory of documents that instances were built from: `documents`, or one in the
+    same folder, if the instances are local. Raises `UserError` if `documents` are others.
     """
     digests = [each.get("digest") for each in manifest.inputs if each.get("stage") == "ingest"]
     if documents is not None:

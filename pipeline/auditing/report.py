@@ -14,9 +14,7 @@ from .verdict import Audit
 
 
 class Histogram(NamedTuple):
-    """Shares of all that is counted, in at most 64 bars each, by name; the highest of them; and the
-    value at the end of the axis.
-    """
+    """Bars by name, as shares of all that is counted, the highest, and where the axis ends."""
 
     bars: dict[str, list[float]]
     highest: float

@@ -128,9 +128,7 @@ def match_to_fit(
     max_matches: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Match up to `max_matches` of `long` with one of `short` each, of another document and no
-    longer than `limit` together; both are shuffled indices into `document` and `lengths`.
-
-    Return the long and the short item of each match, and the short items left over.
+    longer than `limit` together; return both, and the short items left over.
     """
     all_long = [long[:0]]
     all_short = [short[:0]]
@@ -211,9 +209,7 @@ def _exchange_rest(
     source: np.ndarray,
     not_next: np.ndarray,
 ) -> np.ndarray:
-    """Exchange the pairs in `rest`, of one document, in place: with pairs that have exchanged
-    already, then with IsNext pairs. Return those without a partner.
-    """
+    """Exchange the pairs in `rest`, of one document, in place; return those without a partner."""
     # A and B of a pair must not end up in one document, on either side of the exchange: so take
     # pairs with nothing of this document, neither their own A nor the B that they have now.
     rest_document = document[rest[0]]
@@ -235,9 +231,7 @@ def _exchange_rest(
 def _exchange_nearest(
     rest: np.ndarray, partners: np.ndarray, lengths: np.ndarray, source: np.ndarray
 ) -> np.ndarray:
-    """Exchange the Bs of `rest` with those of the partners nearest in length, in place in `source`;
-    return the last of `rest` if there are more than partners.
-    """
+    """Exchange the Bs of `rest` with the partners nearest in length; return the surplus."""
     num_matched = min(len(rest), len(partners))
     unmatched = rest[num_matched:]
     matched = rest[:num_matched]
@@ -254,9 +248,7 @@ def _exchange_nearest(
 
 def auc_of(histogram: np.ndarray) -> tuple[float, float]:
     """Return the area under the ROC curve of label 1, 0.5 if a label has no rows, and its standard
-    error without any effect, that of the Mann-Whitney statistic.
-
-    `histogram` int64 [2, values] counts the rows of each label by a measure; ties count one half.
+    error (Mann-Whitney). `histogram` is int64 [2, values]; ties count one half.
     """
     negative, positive = histogram.astype(float)
     num_negative = negative.sum()

@@ -35,9 +35,7 @@ class Corpus:
     origins: Origins
 
     def select(self, documents: np.ndarray) -> "Corpus":
-        """Return the corpus with only some documents (bool [num_documents]); the others are empty,
-        so that the numbers of documents do not change.
-        """
+        """Return the corpus with some `documents` (bool [num_documents]); the others are empty."""
         if documents.all():
             return self
         # Spread the mask from documents to their sentences, and on to their tokens.

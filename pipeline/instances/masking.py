@@ -69,10 +69,8 @@ def mask_sequences(
     rng: np.random.Generator,
     mask_rates: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Do as `mask_rows` for rows ``[CLS] A [SEP]`` whose lengths may differ a thousandfold.
-
-    Rows of similar length are masked together, so that no array is padded to more than twice its
-    content.
+    """Do as `mask_rows` for rows ``[CLS] A [SEP]`` whose lengths may differ a thousandfold: those
+    of similar length together, so that no array is padded to more than twice its content.
     """
     lengths = np.diff(offsets)
     rates = np.full(len(lengths), config.mask_rate) if mask_rates is None else mask_rates
@@ -98,19 +96,14 @@ def mask_sequences(
 
 
 def positions_in(row_offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return `chosen` as indices into their rows, and each row's first index in these: int64
-    [num_rows + 1].
-    """
+    """Return `chosen` as indices into their rows, and each row's first index in these."""
     mask_offsets = np.searchsorted(chosen, row_offsets)
     return chosen - np.repeat(row_offsets[:-1], np.diff(mask_offsets)), mask_offsets
 
 
 def num_to_mask(lengths: np.ndarray, mask_rate: float | np.ndarray, max_length: int) -> np.ndarray:
-    """Return how many positions to choose in rows of `lengths` tokens, int64; `mask_rate` is one
-    for all rows, or one for each.
-
-    That is ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``; lengths
-    include special tokens, as in google-research's ``create_masked_lm_predictions``.
+    """Return how many positions to choose in rows of `lengths` tokens, int64: as google-research
+    ``max(1, round(mask_rate * length))``, at most ``ceil(mask_rate * max_length)``.
     """
     wanted = np.maximum(1, np.rint(mask_rate * lengths)).astype(np.int64)
     most = np.ceil(mask_rate * max_length).astype(np.int64)
@@ -118,10 +111,7 @@ def num_to_mask(lengths: np.ndarray, mask_rate: float | np.ndarray, max_length: 
 
 
 def _random_order(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return for each row a random permutation of ``0 … counts[r] - 1``, padded.
-
-    The result is unsigned, [num_rows, counts.max()].
-    """
+    """Return for each row a permutation of ``0 … counts[r] - 1``, padded: [num_rows, widest]."""
     # Sort random numbers whose low bits are the index, which is several times as fast as an
     # argsort. A row of three:
     #

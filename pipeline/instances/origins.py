@@ -36,11 +36,10 @@ def origins_of(documents: pa.Table) -> Origins:
 
 
 def assume_languages(origins: Origins, lengths: np.ndarray) -> Origins:
-    """Give documents of unknown language the most frequent language of their source, if any.
+    """Give documents of unknown language the most frequent language of their source, by tokens.
 
-    `lengths` are the documents' tokens. Otherwise two books without a language among a hundred
-    English ones would be too few to exchange segments, and their pairs with English books would
-    look like a change of language.
+    Otherwise two books without a language among a hundred English ones would be too few to exchange
+    segments, and their pairs with English books would look like a change of language.
     """
     if UNKNOWN not in origins.language_names:
         return origins
@@ -121,10 +120,8 @@ def partner_groups(
 def _widened(
     group: np.ndarray, wider: np.ndarray, lengths: np.ndarray, row_tokens: int
 ) -> np.ndarray:
-    """Unite the groups that are too small, and return the group of each document.
-
-    Those of one `wider` group are united with each other; if that is not enough, with its largest.
-    All arrays are [num_documents]; suffix G marks arrays by group.
+    """Unite the groups of one `wider` group that are too small with each other, or else with its
+    largest; return the group of each document. Suffix G marks arrays by group.
     """
     # Number the groups 0, 1, 2, …
     names_G, group = np.unique(group, return_inverse=True)

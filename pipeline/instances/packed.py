@@ -31,10 +31,8 @@ from .table import BLOCK_TOKENS, Instances, build_block
 
 
 def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the row of each sequence, int64 [num_sequences], numbered in random order.
-
-    `lengths` are those of the sequences in tokens, special tokens included; no row gets more than
-    `capacity`. Equally long sequences are taken in random order.
+    """Return the row of each sequence, int64 [num_sequences], numbered in random order: at most
+    `capacity` tokens, special ones included, as they are in `lengths`.
     """
     shuffled = rng.permutation(len(lengths))
     longest_first = shuffled[np.argsort(-lengths[shuffled], kind="stable")]

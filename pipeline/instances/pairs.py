@@ -268,9 +268,7 @@ def _balanced_pairs(
 def _pair_singles(
     chunks: Chunks, limit: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Match one-segment chunks across documents, `limit` tokens together at most; return those of A
-    and of B.
-    """
+    """Match one-segment chunks across documents, `limit` tokens at most; return A and B."""
     # A long chunk needs a short partner, so the long ones choose first; then the short ones, of
     # which any two fit in a row, are matched with each other:
     #

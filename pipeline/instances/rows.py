@@ -86,10 +86,8 @@ _DOCUMENT_COLUMNS = ("document_a", "document_b")
 
 
 def rows_of(batch: "pa.RecordBatch | pa.Table") -> Rows:
-    """Return instances as they are stored (see `schemas`), without their documents and pass if the
-    batch lacks these columns.
-
-    Raises `ValueError` if two columns do not fit together.
+    """Return instances as they are stored, without their documents and pass if the batch lacks
+    these columns; raise `ValueError` if two columns do not fit together.
     """
     input_ids, offsets = _flat(batch, "input_ids")
     masked_positions, masked_offsets = _flat(batch, "masked_lm_positions")
@@ -134,9 +132,7 @@ def _flat(batch: "pa.RecordBatch | pa.Table", name: str) -> tuple[np.ndarray, np
 
 
 def check_rows(rows: Rows, vocab_size: int) -> None:
-    """Raise `ValueError`, naming the column, for rows that the functions of this module, or an
-    embedding of `vocab_size` tokens, would fail at.
-    """
+    """Raise `ValueError`, naming the column, for rows that training would fail at."""
     for name, ids in (("input_ids", rows.input_ids), ("masked_lm_ids", rows.masked_ids)):
         largest = int(ids.max(initial=0))
         if largest >= vocab_size:
@@ -185,9 +181,7 @@ def between(rows: Rows, first: int, stop: int) -> Rows:
 
 
 def _chosen(rows: Rows, index: Index, items_of: Callable[[np.ndarray], Index]) -> Rows:
-    """Return the rows at `index`; `items_of` says where the items of their lists lie, from the
-    offsets of all rows.
-    """
+    """Return the rows at `index`; `items_of` says where the items of their lists lie."""
     places = {"input_ids": items_of(rows.offsets)}
     masks = items_of(rows.masked_offsets)
     places |= {"masked_positions": masks, "masked_ids": masks}

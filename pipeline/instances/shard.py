@@ -200,9 +200,8 @@ class _Reading(NamedTuple):
 def _readings(
     corpus: Corpus, documents: DocumentsToRead, config: BuildConfig, setup: InstancesSetup
 ) -> Iterator[_Reading]:
-    """Yield all readings of a shard: one for each pass, or with weights more of some documents.
-
-    Weights apply to training; validation documents are read once, and empty shards never.
+    """Yield all readings of a shard: one for each pass, or with weights, which apply to training,
+    more of some documents; validation documents are read once, and empty shards never.
     """
     split = documents.split
     index = documents.index

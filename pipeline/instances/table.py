@@ -39,9 +39,7 @@ def build_instances(
     rng_masks: np.random.Generator,
     duplicate: int,
 ) -> Instances:
-    """Return the instances of pass `duplicate` over `corpus`; raise `UserError` if a pair needs a
-    second document and there is none.
-    """
+    """Return the instances of pass `duplicate` over `corpus`; raise as `make_pairs`."""
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     pairs = pairs.take(rng_pairs.permutation(len(pairs)))
     batches = []

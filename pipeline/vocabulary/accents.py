@@ -22,9 +22,7 @@ STRIPPED_LANGUAGES = frozenset({"en", "sco", "id", "ms", "sw", "so", "la", "tl"}
 
 
 def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifest) -> Accents:
-    """Decide whether a vocabulary for these documents strips accents, by the options or else by the
-    languages; say why, and what it damages.
-    """
+    """Decide whether to strip accents, by the options or else by the languages; say why."""
     if config.strip_accents is False:
         return Accents(strip=False, reason="kept as requested")
     if config.cased and config.strip_accents is None:
@@ -45,9 +43,7 @@ def decide_accents(config: VocabConfig, documents: str, corpus: DocumentsManifes
 
 
 def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
-    """Return the languages of at least 1% of the training text, with their share of it, largest
-    first.
-    """
+    """Return the languages of at least 1% of the training text, largest first, and their share."""
     characters: Counter[str] = Counter()
     for group in corpus.training_groups():
         characters[group.language] += group.characters
@@ -60,10 +56,7 @@ def shares_of_languages(corpus: DocumentsManifest) -> dict[str, float]:
 
 
 def _damage(shares: dict[str, float], paths: Iterable[str]) -> str:
-    """Return the first language that stripping could damage, with its share; "" if there is none.
-
-    Text in an unknown language is read for it, in the shards at `paths`.
-    """
+    """Return the first language that stripping could damage, and its share; "" if none."""
     for language in shares:
         is_stripped = language.split("-")[0] in STRIPPED_LANGUAGES
         # Rare or not, accents tell words of a named language apart.
@@ -81,9 +74,7 @@ def _with_share(language: str, shares: dict[str, float]) -> str:
 
 
 def _changed_share(paths: Iterable[str]) -> float:
-    """Return the share of words that stripping changes in text of an unknown language: in its first
-    documents, of two million characters.
-    """
+    """Return the share of words that stripping changes where the language is unknown."""
     counts: Counter[str] = Counter()
     missing = 2_000_000
     for path in paths:

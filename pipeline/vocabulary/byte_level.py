@@ -82,10 +82,8 @@ def _bytes_of(token: str) -> bytes:
 
 
 def continues_word(text: str) -> bool:
-    """Tell whether a token of this text continues the word before it, as far as it alone says.
-
-    Spaces, punctuation and Chinese characters start words, as in BERT. A letter or a digit without
-    a space before it continues the word, and so does a part of a character.
+    """Tell whether a token of this text continues the word before it, as far as it alone says: a
+    letter, digit or part of a character does, unlike punctuation and Chinese characters.
     """
     first = text[0]
     if first == "\N{REPLACEMENT CHARACTER}":
@@ -103,10 +101,8 @@ def byte_level_tokenizer(
     normalization: Normalization,
     specials: Sequence[str],
 ) -> Tokenizer:
-    """Return the tokenizer for `tokens` in the order of their ids, special ones included.
-
-    Text is normalised to NFC, as ModernBERT's tokenizer does, so that é is one character whether it
-    was stored as one or as two.
+    """Return the tokenizer for `tokens` in the order of their ids, special ones included; text is
+    normalised to NFC, as by ModernBERT's, so that é is one character.
     """
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = Tokenizer(BPE(ids, list(merges)))
@@ -143,9 +139,7 @@ class ByteLevelSplitter(Splitter):
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Put a space before each sentence, unless it begins with one, is empty, or starts a text
-        before which no space is put.
-        """
+        """Put a space before each sentence that lacks one; see `adds_space` of a vocabulary."""
         space = np.uint8(ord(" "))
         sentence_starts = starts[:-1]
         lacks_space = np.diff(starts) > 0
@@ -179,10 +173,7 @@ class _FastModel(NamedTuple):
 
 
 class ByteLevelTokenizer(DictionaryTokenizer):
-    """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has.
-
-    Many words are one text, far faster than each alone, in which a line break ends each.
-    """
+    """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has."""
 
     def __init__(self, tokenizer: Tokenizer, *, adds_space: bool) -> None:
         self._splitter = ByteLevelSplitter(tokenizer, adds_space=adds_space)

@@ -12,11 +12,7 @@ from .vocabulary import Vocabulary
 
 
 def fertility_report(words: pa.Table, vocabulary: Vocabulary) -> FertilityReport:
-    """Measure a vocabulary on counted words (a table of schema `WORD_COUNTS`, with the vocabulary's
-    normalisation).
-
-    `tokens_per_word` is the fertility.
-    """
+    """Measure a vocabulary on words counted (`WORD_COUNTS`) with its normalisation."""
     counts = words["count"].to_numpy()
     ids, offsets = _encode_words(vocabulary, words["word"].combine_chunks())
     token_counts = np.zeros(len(vocabulary), np.int64)

@@ -22,9 +22,7 @@ _ADVICE = "Only BERT's WordPiece is read from a vocab.txt; give a tokenizer.json
 
 
 class _TokenizerConfig(Struct):
-    """BERT's settings; published models with other values than these cut text otherwise, such as
-    the Japanese ones (``word_tokenizer_type`` mecab).
-    """
+    """BERT's settings; with others, as Japanese models have them, text is cut otherwise."""
 
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
@@ -124,9 +122,7 @@ def read_vocabulary(path: str) -> Vocabulary:
 
 
 def vocabulary_of_instances(directory: str, fingerprint: str) -> Vocabulary:
-    """Return the vocabulary in a directory of instances; raise `UserError` if it does not have the
-    `fingerprint` that their manifest records.
-    """
+    """Return the vocabulary of instances; raise `UserError` unless it has this `fingerprint`."""
     vocabulary = read_vocabulary(directory)
     if vocabulary.fingerprint != fingerprint:
         raise UserError(
@@ -167,8 +163,7 @@ def _file_path(where: str, name: str) -> str:
 def load_vocabulary(files: Mapping[str, bytes], where: str) -> Vocabulary:
     """Parse a vocabulary from its files' contents by name; messages call their directory `where`.
 
-    Uses ``tokenizer.json``, or else ``vocab.txt`` with the normalisation in
-    ``tokenizer_config.json``. Raise `UserError` if there is neither file, or if it cannot be used.
+    Raise `UserError` if there is neither tokenizer.json nor vocab.txt, or if it cannot be used.
     """
     if "tokenizer.json" in files:
         path = _file_path(where, "tokenizer.json")
@@ -230,9 +225,7 @@ def _check_form(tokens: Sequence[str], path: str) -> None:
 
 
 def unusual_class(directory: str) -> str:
-    """Return a notice if only the ``vocab.txt`` in a directory is read, and its settings name
-    another tokenizer than BERT's; else "".
-    """
+    """Return a notice if only a ``vocab.txt`` is there, for another tokenizer than BERT's."""
     files = read_files(directory)
     if "tokenizer.json" in files or "vocab.txt" not in files:
         return ""
@@ -250,9 +243,7 @@ def unusual_class(directory: str) -> str:
 
 
 def _normalization(tokens: Sequence[str], content: bytes, path: str) -> Normalization:
-    """Return the normalisation in a ``tokenizer_config.json``, or else the one that leaves (nearly)
-    all tokens unchanged: if none has upper case or accents, text must lose them too.
-    """
+    """Return the normalisation that is configured, or else the one that keeps the tokens."""
     config = parse_json(content, _TokenizerConfig, path, _ADVICE)
     for setting in structs.fields(_TokenizerConfig):
         value = getattr(config, setting.name)

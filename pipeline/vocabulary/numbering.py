@@ -37,9 +37,7 @@ class Numbering:
         return self.strings.nbytes + self._fingerprints.nbytes + self._numbers.nbytes
 
     def number(self, strings: pa.StringArray) -> np.ndarray:
-        """Return the number of each string, int32 [num_strings]; append new ones to `self.strings`:
-        twice, if they are there twice.
-        """
+        """Return the number of each string, int32; append new ones, repeated if they are."""
         fingerprints = fingerprints_of(strings)
         # In ascending order, a search reads mostly what the one before it has read.
         order = np.argsort(fingerprints)
@@ -63,9 +61,7 @@ class Numbering:
 
 
 def fingerprints_of(strings: pa.StringArray) -> np.ndarray:
-    """Return a hash of each string, int64 [num_strings]: the polynomial of its bytes at
-    `MULTIPLIER`, modulo 2 ** 64.
-    """
+    """Return a hash of each string, int64: the polynomial of its bytes, modulo 2 ** 64."""
     text, offsets = flat_text(strings)
     # As if all text were one polynomial. Dividing by the power at a string's start moves the string
     # to the beginning.

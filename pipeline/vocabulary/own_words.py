@@ -37,9 +37,8 @@ class CostlyWord(NamedTuple):
 
 
 def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
-    """Return `base` with these words as tokens; those that are one already are left out. Raise
-    `UserError` if it is neither BERT's WordPiece nor a byte-level BPE as RoBERTa's, or if something
-    is not one word to it.
+    """Return `base` with these words as tokens. Raise `UserError` if it is neither WordPiece nor a
+    byte-level BPE as RoBERTa's, or if something is not one word to it.
     """
     if not base.byte_level and base.file:
         raise UserError(
@@ -147,9 +146,7 @@ class Added(NamedTuple):
 
 
 def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) -> Added:
-    """Write the vocabulary of `model` with the words in `lines` to a directory; raise `UserError`
-    if it has other files, unless `overwrite`, or if a stage wrote it.
-    """
+    """Write the vocabulary of `model` with the words in `lines` to a directory."""
     base = read_vocabulary(model)
     words = [line.strip() for line in lines.split("\n")]
     vocabulary = add_words(base, [word for word in words if word])
@@ -180,9 +177,7 @@ class Suggestion(NamedTuple):
 
 
 def suggest_words(documents: str, vocab: str, num_words: int) -> Suggestion:
-    """Return the words of the training documents that cost most pieces beyond one each, as often
-    as they occur: costliest first.
-    """
+    """Return the words that cost the training documents most pieces beyond one each."""
     corpus = read_manifest(documents, DocumentsManifest)
     vocabulary = read_vocabulary(vocab)
     splitter = vocabulary.splitter()

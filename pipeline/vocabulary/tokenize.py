@@ -294,9 +294,7 @@ class DictionaryTokenizer:
 
 
 def join_words(words: Sequence[str], separator: str, *, words_per_text: int = 500) -> list[str]:
-    """Return texts of `words_per_text` words, each before a separator: the objects that
-    ``tokenizers`` creates for each text cost more than the work itself.
-    """
+    """Return texts of many words, each before a separator: a text costs more than its words."""
     texts = []
     for first in range(0, len(words), words_per_text):
         texts.append(separator.join([*words[first : first + words_per_text], ""]))
@@ -306,10 +304,8 @@ def join_words(words: Sequence[str], separator: str, *, words_per_text: int = 50
 def encode_texts(
     tokenizer: Tokenizer, texts: Sequence[str], *, texts_per_call: int = 64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the token ids of all texts, end to end, int32, without special tokens; and the number
-    of each text's, int64.
-
-    ``tokenizers`` gets `texts_per_call`: the objects that it returns take 100 bytes a token.
+    """Return the token ids of all texts, end to end, int32, without special tokens, and the number
+    of each text's. The objects that ``tokenizers`` returns for a call take 100 bytes a token.
     """
     ids = [np.zeros(0, np.int32)]
     lengths: list[int] = []
@@ -326,9 +322,7 @@ def encode_texts(
 
 @contextmanager
 def faults_reported() -> Iterator[None]:
-    """Raise `UserError` where ``tokenizers`` fails at a text: as at a regular expression without
-    end, or a character that is unknown where no token stands for such.
-    """
+    """Raise `UserError` where ``tokenizers`` fails at a text, as by a regular expression."""
     try:
         yield
     except BaseException as error:
@@ -348,9 +342,7 @@ def count_words(sentences: Iterable[pa.Array], splitter: Splitter) -> pa.Table:
 
 
 def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[pa.Table]:
-    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks;
-    a word may be in several of them.
-    """
+    """Yield the counts of `count_words` in parts, for each `MAX_CHUNKS` distinct chunks."""
     seen = Numbering()
     counts = np.zeros(len(seen.strings), np.int64)
     for text, starts in chain.from_iterable(map(_slices, sentences)):
@@ -421,9 +413,7 @@ def _distinct_chunks(
 def _slices(
     sentences: pa.Array, slice_bytes: int = SLICE_BYTES
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Cut sentences into slices of about `slice_bytes` of text (uint8), with the offsets of their
-    sentences and the end.
-    """
+    """Cut sentences into slices of about `slice_bytes` of text, with the offsets of sentences."""
     text, starts = flat_text(sentences)
     # A slice ends with the sentence that reaches the next multiple of `slice_bytes`, here 6:
     #

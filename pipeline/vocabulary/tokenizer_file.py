@@ -70,9 +70,8 @@ def vocabulary_of_json(files: Mapping[str, bytes], path: str) -> Vocabulary:
 
 
 def _check_case(lowercase: bool, content: bytes, path: str) -> None:
-    """Raise `UserError` if the `content` of ``tokenizer_config.json`` contradicts what
-    ``tokenizer.json`` does with capitals: for a BERT ``transformers`` follows the former, and a
-    model would read other tokens there.
+    """Raise `UserError` if ``tokenizer_config.json``, which ``transformers`` follows for a BERT,
+    contradicts what ``tokenizer.json`` does with capitals.
     """
     config = parse_json(content, dict[str, Any], f"tokenizer_config.json beside {path}")
     is_berts = str(config.get("tokenizer_class")).startswith("BertTokenizer")

@@ -127,9 +127,7 @@ _NEVER_EMPTY = {" {2,}", *(each.pattern for rule in RULES.values() for each in r
 
 
 def check_tokenizer(fields: Mapping[str, Any], path: str) -> None:
-    """Raise `UserError` if the `fields` of the ``tokenizer.json`` at `path` are not all known to be
-    harmless.
-    """
+    """Raise `UserError` if a field of a ``tokenizer.json`` is not known to be harmless."""
     try:
         steps = {component: list(_flat(fields.get(component), key)) for component, key in _KEYS}
         file = convert_values({**fields, **steps}, _FILE)
@@ -212,9 +210,7 @@ def _growth_of_replacement(pattern: Mapping[str, str], content: str) -> int:
 
 
 def _growth_of_map(encoded: str) -> int:
-    """Return the length of the longest text in SentencePiece's map of characters: the size of a
-    trie, the trie, and the texts, each of which ends with a zero byte.
-    """
+    """Return the length of the longest text in a map: the size of a trie, the trie, texts."""
     size_of_trie = 0
     try:
         content = base64.b64decode(encoded, validate=True)
@@ -252,9 +248,7 @@ print("done")
 
 @lru_cache(maxsize=8)
 def _try_out(patterns: tuple[str, ...], code: str = _TRIAL) -> None:
-    """Raise `UserError` if regular expressions cannot be compiled, or take seconds for short texts,
-    in a process of their own: nothing else can end them.
-    """
+    """Raise `UserError` if regular expressions fail, or take long, in a process of their own."""
     command = [sys.executable, "-P", "-c", code]  # as for workers
     done = subprocess.run(
         command, input=json.dumps(patterns), capture_output=True, text=True, check=False

@@ -171,9 +171,7 @@ class Vocabulary:
         return tuple(texts)
 
     def shown(self, token_id: int) -> str:
-        """Return a token alone, as people read it: without the space before it; "" if there is none
-        with this id.
-        """
+        """Return a token as people read it, without the space before it; "" if it is none."""
         if token_id >= len(self):
             return ""
         token = self.tokens[token_id]
@@ -191,9 +189,7 @@ class Vocabulary:
         return tokenizer
 
     def plain_tokenizer(self) -> Tokenizer:
-        """Return a new tokenizer to which special tokens in a text are text, as "[SEP]" must not
-        end a segment. Other added tokens are found.
-        """
+        """Return a new tokenizer that finds added tokens in a text, but not special ones."""
         fields = json.loads(self.tokenizer().to_str())
         for added in fields["added_tokens"]:
             added["special"] = added["content"] in self.specials.names
@@ -215,10 +211,7 @@ class Vocabulary:
 
     @cached_property
     def ids_in_text(self) -> np.ndarray:
-        """For each id, int32 [vocab_size], what it is in a text: special tokens are unknown there.
-
-        A Unigram has its special tokens among the pieces of text.
-        """
+        """What each id is in a text, int32: special tokens, a Unigram's pieces, are unknown."""
         ids = np.arange(len(self), dtype=np.int32)
         unknown = self.unk_id
         if unknown is None:
@@ -265,9 +258,7 @@ class Vocabulary:
 
 
 def unknown_tokens(num_unknown: int, num_tokens: int) -> str:
-    """Return a warning if over 5% of the tokens are unknown, as with a vocabulary of another
-    language; else "".
-    """
+    """Return a warning if over 5% of the tokens are unknown; else ""."""
     share = num_unknown / max(num_tokens, 1)
     if share <= 0.05:
         return ""

@@ -199,9 +199,8 @@ def _spell_bytes(words: pa.Array, counts: np.ndarray) -> _Spelled:
 def _choose_alphabet(
     char_counts: np.ndarray, limit_alphabet: int | None, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the code points of the alphabet, sorted, and those left out, most frequent first, from
-    the count of each, float64 [num_code_points]. By default as many as cover 99.95% of the text, as
-    in SentencePiece, from 1000 to `most`.
+    """Return the code points of the alphabet, sorted, and those left out, most frequent first: by
+    default as many as cover 99.95% of the text, as in SentencePiece, from 1000 to `most`.
     """
     code_points = np.arange(len(char_counts))
     by_count = np.lexsort((code_points, -char_counts))
@@ -293,9 +292,7 @@ class _Merger:
         return np.concatenate(arrays), np.array([len(array) for array in arrays])
 
     def _recount(self, pairs: list[int]) -> list[int]:
-        """Forget the positions where the pairs no longer occur; return their counts. A pair of two
-        equal pieces must be the only one.
-        """
+        """Forget where pairs no longer occur; return their counts. A double one comes alone."""
         positions, lengths = self._occurrences(pairs)
         lefts, rights = np.divmod(np.array(pairs), _LEFT)
         remains = self._symbols[positions] == np.repeat(lefts, lengths)
@@ -390,9 +387,7 @@ class _Merger:
 
 
 def _first_apart(pairs: list[int], most: int) -> list[int]:
-    """Return the first of `pairs`, at most `most`, up to one that may overlap with one before it; a
-    pair of two equal pieces, which may overlap with itself, alone.
-    """
+    """Return the first of `pairs` that do not overlap; a pair of two equal pieces alone."""
     apart: list[int] = []
     lefts: set[int] = set()
     rights: set[int] = set()
