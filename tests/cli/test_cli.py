@@ -109,21 +109,6 @@ def test_help_shows_options_in_groups_the_common_ones_first(name: str, capsys):
     assert len(set(headings)) == len(headings)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("build docs --vocab v --output out --mask-split 80,10,20", "--mask-split"),
-        ("ingest a.txt --output out -- --projekt=x", "--projekt=x"),
-        ("ingest a.txt --output out -- --direct_num_workers=two", "--direct_num_workers"),
-    ],
-)
-def test_mistakes_are_one_line(line: str, fault: str, capsys, tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text("A text.\n")
-    assert fault in error_of(capsys, *line.split())
-
-
 @pytest.mark.parametrize(
     ("config", "names"),
     [

@@ -6,15 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from clozeworks.cli.finetune import _class_rows
 from clozeworks.cli.main import main
-from clozeworks.cli.output import make_console, print_table, printable
-from clozeworks.model.finetuning.results import ResultLine
+from clozeworks.cli.output import make_console, print_table
 
 from tests.fixtures.command_fixture import error_of
 
@@ -98,17 +95,6 @@ def test_an_interrupt_while_the_program_is_imported_is_one_line():
     assert (ended.returncode, ended.stderr.count("\n")) == (130, 1)
 
 
-def test_results_name_a_directory_once(capsys, monkeypatch):
-    line: dict[str, Any] = dict.fromkeys((field.name for field in fields(ResultLine)), 1)
-    line |= {"task": "mrpc", "variant": "", "checkpoint": "bert", "directory": "tuned"}
-    lines = [replace(ResultLine(**line), metric=metric) for metric in ("f1", "accuracy")]
-    monkeypatch.setattr("clozeworks.model.finetuning.results.read_results", lambda _: lines)
-    main(["results", "folder"])
-    printed = capsys.readouterr().out
-    assert printed.count("mrpc") == printed.count("tuned") == printed.count("bert") == 1
-    assert "accuracy" in printed
-
-
 def test_events_are_json_lines(sources, tmp_path, capsys):
     documents = str(tmp_path / "documents")
     begun = time.time()
@@ -165,7 +151,3 @@ def test_of_many_classes_those_with_most_mistakes_are_shown():
     confusion = [[2, 1, 2], [0, 5, 0], [0, 0, 5]]
     (_, first), *_ = _class_rows({"classes": dict.fromkeys("abc", figures), "confusion": confusion})
     assert first.endswith("of 5; 2 taken for c")
-
-
-def test_line_breaks_stay():
-    assert printable("a\tb\nc") == "a\tb\nc"

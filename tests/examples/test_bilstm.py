@@ -278,7 +278,7 @@ def frozen_weights(directory: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", ["embeddings", "weighted-sum-last-four", "concat-last-four"])
+@pytest.mark.parametrize("features", ["weighted-sum-last-four", "concat-last-four"])
 def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint, tmp_path):
     data, output = write_entities(tmp_path / "data"), tmp_path / "run"
     task = on_features(make_task("ner", data, max_length=24), features, 16)

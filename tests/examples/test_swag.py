@@ -10,15 +10,12 @@ import torch
 import transformers
 from clozeworks.model import FinetuneConfig, evaluate_task, finetune, predict
 from clozeworks.model.tasks.batches import make_batch
-from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline import UserError
 from swag import ChoiceModel, Question, Swag
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.parity_fixture import check_learning, make_pair
-from tests.fixtures.shared_data import DATA, needs_shared_data
 from tests.fixtures.task_files import write_lines
 
 COLUMNS = (
@@ -128,13 +125,3 @@ def test_it_learns_and_transformers_gives_the_same_probabilities(checkpoint: Pat
         assert list(answer["probabilities"].values()) == pytest.approx(
             logits.softmax(-1)[0].tolist(), abs=1e-5
         )
-
-
-@needs_shared_data
-def test_all_of_codah_and_swag_is_read():
-    data = read_data(Swag(), DATA / "swag" / "codah" / "full_data.tsv", TaskOptions())
-    assert len(data.train) + len(data.dev[""]) == 2776
-    assert data.held_out
-    assert not {example.text for example in data.train} & {example.text for example in data.dev[""]}
-    examples = list(Swag().read(DATA / "swag" / "swag-sample-100.csv", labelled=False))
-    assert examples[0].endings[0] == "She pats her shoulder, then saunters toward someone."

@@ -62,13 +62,6 @@ def test_a_directory_can_be_published(corpus: Path, stage: str, tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_the_card_is_the_same_again(corpus: Path, tmp_path: Path):
-    ingest([str(corpus / "texts")], str(tmp_path / "again"), IngestConfig(language="en"), ONE)
-    card = (corpus / "documents" / CARD).read_bytes()
-    assert (tmp_path / "again" / CARD).read_bytes() == card
-
-
-@pytest.mark.slow
 def test_two_directories_of_one_name_are_not_taken_for_each_other(corpus: Path, tmp_path: Path):
     from datasets import load_dataset
 

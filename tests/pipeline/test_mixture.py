@@ -50,18 +50,3 @@ def test_syllables_stay_whole_and_language_tells_nothing(documents: str, tmp_pat
     values = {check.name: check.value for check in audited.checks}
     for name in ("language", "source"):
         assert values[f"AUC of {name} for the label"] == pytest.approx(0.5, abs=0.02)
-
-
-@needs_shared_data
-def test_bert_would_give_the_language_away(documents: str, tmp_path: Path):
-    vocab = str(DATA / "bert" / "bert-base-cased-vocab.txt")
-    configs = {
-        "bert": BuildConfig(duplicates=1, pairing="bert"),
-        "any": BuildConfig(duplicates=1, negatives="any"),
-    }
-    for name, config in configs.items():
-        build(documents, vocab, str(tmp_path / name), config, ONE)
-        audited = audit(str(tmp_path / name), documents)
-        [language] = [check for check in audited.checks if "language" in check.name]
-        assert (language.value or 0) > 0.65
-        assert language.verdict == ("unjudged" if name == "bert" else "bad")

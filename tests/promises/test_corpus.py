@@ -12,7 +12,7 @@ from clozeworks.pipeline.corpus import CorpusManifests, make_corpus
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
 
-from tests.fixtures.process_fixture import CLI, kill_group, stop, wait_until
+from tests.fixtures.process_fixture import CLI, kill_group, wait_until
 from tests.fixtures.stages_fixture import Configs, digests, make_stages
 
 pytestmark = pytest.mark.slow
@@ -156,20 +156,6 @@ def test_a_corpus_killed_in_any_stage_is_resumed_the_other_way_to_the_same_bytes
     assert process.returncode == -signal.SIGKILL
     other_way = () if beam_options else DIRECT_RUNNER
     make(texts, output, options=RunOptions(workers=1, beam_options=other_way))
-    assert digests(output) == digests(stages)
-
-
-def test_an_interrupted_corpus_says_rerun(texts: str, stages: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    output = tmp_path / "corpus"
-    typed = typed_command(texts, output)
-    process = start(typed)
-    wait_until(lambda: has_begun(output / "documents"), process)
-    assert (
-        stop(process, signal.SIGINT).strip()
-        == "Error: Interrupted; rerun the same command to resume."
-    )
-    make(texts, output)
     assert digests(output) == digests(stages)
 
 

@@ -115,22 +115,6 @@ def test_documents_are_as_the_schema_says(made: Path):
     assert not (made / "documents" / ".work").exists()
 
 
-def test_the_same_command_again_does_nothing(made: Path):
-    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
-    make_stages(CORPUS, made, CONFIGS)
-    assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
-
-
-def test_another_seed_makes_other_documents_and_is_refused_in_place(made: Path):
-    with pytest.raises(UserError, match="seed was 0, now 1"):
-        ingest(
-            [str(CORPUS)],
-            str(made / "documents"),
-            IngestConfig(shards=3, validation_share=0.05, seed=1),
-            RunOptions(),
-        )
-
-
 def write_texts(folder: Path, number: int) -> str:
     folder.mkdir(parents=True)
     for i in range(number):

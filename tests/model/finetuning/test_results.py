@@ -12,28 +12,13 @@ from clozeworks.model.finetuning.results import RunSummary, read_results
 from clozeworks.model.tasks.options import ClassReport
 from clozeworks.pipeline.errors import UserError
 
+COUNTED = ("train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut")
 SUMMARY = {
-    **{
-        "status": "finished",
-        "task": "t",
-        "metric": "m",
-        "median": 0.5,
-        "lowest": 0.5,
-        "highest": 0.5,
-    },
-    **{
-        "best": {"scores": {"m": 0.5}},
-        "dev_classes": {},
-        "test_digest": "",
-        "train_digests": [],
-        "runs": 1,
-        "baseline": {},
-    },
-    "word_baseline": {},
-    **dict.fromkeys(
-        ("train_examples", "dev_examples", "train_examples_cut", "dev_examples_cut"), 0
-    ),
-    "held_out": False,
+    **{"status": "finished", "task": "t", "metric": "m", "runs": 1, "held_out": False},
+    **{"median": 0.5, "lowest": 0.5, "highest": 0.5, "best": {"scores": {"m": 0.5}}},
+    **{"dev_classes": {}, "baseline": {}, "word_baseline": {}},
+    **{"test_digest": "", "train_digests": []},
+    **dict.fromkeys(COUNTED, 0),
 }
 
 

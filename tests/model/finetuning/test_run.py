@@ -1,9 +1,6 @@
 """The loop of fine-tuning: exact resume, accumulation, ranks, frozen parameters, logs."""
 
 import csv
-import signal
-import subprocess
-import sys
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +35,7 @@ from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file
 
 from tests.fixtures.checkpoint_fixture import SPECIALS, WORDS
+from tests.fixtures.pretrain_fixture import KilledError
 from tests.fixtures.process_fixture import TIME_LIMIT_S
 from tests.fixtures.ranks_fixture import start_others
 
@@ -189,25 +187,9 @@ def write_data(folder: Path, labels: Sequence[str] = "01") -> Path:
     return folder / "data"
 
 
-KILLED = """
-import os, signal
-from clozeworks.model.finetuning import run
-from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.config import FinetuneConfig
-
-run.CHECKPOINT_MINUTES = 0
-
-def kill(live):
-    if live["stage"].startswith("run 2") and live["step"] == 10:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-finetune("{task}", "{data}", "{checkpoint}", "{output}", FinetuneConfig(**{options!r}), kill)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "labels"), [("sst2", "01"), ("classify", ["2000.25", "2010.5"])])
-def test_killed_runs_resume_to_the_same_bits(task, labels, checkpoint, tmp_path):
+def test_killed_runs_resume_to_the_same_bits(task, labels, checkpoint, tmp_path, monkeypatch):
     data = write_data(tmp_path, labels)
     options: dict[str, Any] = {
         "batch_size": 8,
@@ -221,10 +203,15 @@ def test_killed_runs_resume_to_the_same_bits(task, labels, checkpoint, tmp_path)
     config = FinetuneConfig(**options)
     whole = finetune(task, data, checkpoint, tmp_path / "whole", config)
     output = tmp_path / "killed"
-    code = KILLED.format(
-        task=task, data=data, checkpoint=checkpoint, output=output, options=options
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+
+    def kill(live: dict[str, Any]) -> None:
+        if live["stage"].startswith("run 2") and live["step"] == 10:
+            raise KilledError
+
+    monkeypatch.setattr("clozeworks.model.finetuning.run.CHECKPOINT_MINUTES", 0)
+    with pytest.raises(KilledError):
+        finetune(task, data, checkpoint, output, config, kill)
+    monkeypatch.undo()
     second = output / "runs" / "learning-rate-0.002-batch-size-8-epochs-2-seed-0"
     # In the second epoch, with the best weights of the first.
     assert [path.name for path in second.glob("checkpoints/*")] == ["step-0000009"]

@@ -12,19 +12,6 @@ from clozeworks.pipeline.manifests import InstancesTokenizer
 from msgspec import structs
 
 from tests.fixtures.instances_fixture import replace_shard, write_instances
-from tests.fixtures.manifest_fixture import write_manifest
-
-
-def test_directories_of_other_stages_and_damaged_manifests_are_named(tmp_path):
-    manifest = tmp_path / "manifest.json"
-    write_manifest(tmp_path, "ingest")
-    with pytest.raises(
-        UserError, match="was written by `clozeworks ingest`, not by `clozeworks build`"
-    ):
-        data.open_instances(str(tmp_path))
-    manifest.write_text("{")
-    with pytest.raises(UserError, match=r"manifest\.json is damaged"):
-        data.open_instances(str(tmp_path))
 
 
 def test_mistakes_are_named(tmp_path):

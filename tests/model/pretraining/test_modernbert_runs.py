@@ -26,7 +26,6 @@ from safetensors.torch import load_file, save_file
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.finetune_fixture import write_reviews
-from tests.fixtures.pretrain_fixture import assert_same_weights, interrupt_at
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}
 SHAPE: dict[str, Any] = {
@@ -97,15 +96,6 @@ def test_the_run_is_a_hugging_face_model(run, instances):
     assert evaluate(run, instances)["mlm_loss"] > 0
     card = (run / "README.md").read_text()
     assert "A ModernBERT encoder pre-trained" in card and "\n- modernbert\n" in card
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_resumes_to_the_same_weights(run, instances, tmp_path):
-    config = PretrainConfig(**OPTIONS, **SHAPE, checkpoint_every=2)
-    summary = pretrain(config, [instances], tmp_path / "run", **interrupt_at(3))
-    assert summary["status"] == "interrupted"
-    assert pretrain(config, [instances], tmp_path / "run")["status"] == "finished"
-    assert_same_weights(tmp_path / "run", run)
 
 
 def test_vectors_are_not_decayed_and_matrices_are(run):

@@ -19,7 +19,6 @@ from clozeworks.model.pretraining.batches import make_batches
 from clozeworks.model.pretraining.data import open_instances, read_split
 from clozeworks.model.pretraining.evaluate import evaluate
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.setup import PretrainSetup
 from clozeworks.pipeline.errors import RunError, UserError
 from huggingface_hub import ModelCard
 from torch._dynamo.utils import counters
@@ -129,13 +128,6 @@ def test_each_phase_is_evaluated_on_its_own_rows(instances, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_budget_of_tokens_is_met_within_the_lengths_of_rows(easy_instances, tmp_path):
-    config = make_config(steps=None, tokens=20_000, evaluate_every=1000, checkpoint_every=1000)
-    summary = pretrain(config, [easy_instances], tmp_path)
-    assert summary["tokens"] == pytest.approx(20_000, rel=0.03)
-
-
-@pytest.mark.slow
 def test_it_learns(easy_instances, tmp_path):
     config = make_config(steps=160, evaluate_every=80, checkpoint_every=100, dropout=0.0)
     live = []
@@ -237,23 +229,6 @@ def test_left_to_right_learns_without_masks_or_next_sentences(easy_instances, tm
     assert summary["final"]["mlm_loss"] < 0.8 * summary["initial"]["mlm_loss"]
     assert "nsp_loss" not in summary["final"]
     assert json.loads((tmp_path / "config.json").read_text())["is_decoder"] is True
-
-
-@pytest.mark.slow
-def test_two_phases_go_through_two_directories(instances, tmp_path, monkeypatch):
-    longer = str(write_instances(tmp_path / "longer", max_length=40, seed=5))
-    config = make_config(objective="mlm", phase_shares=(0.75, 0.25))
-    seen = {}
-    original = PretrainSetup.global_batch
-
-    def watch(setup, step):
-        seen[step] = setup.plan.first_row(step)
-        return original(setup, step)
-
-    monkeypatch.setattr(PretrainSetup, "global_batch", watch)
-    pretrain(config, [instances, longer], tmp_path / "run")
-    assert [sequence.directory.max_length for sequence, _ in seen.values()] == [24] * 9 + [40] * 3
-    assert [first for _, first in seen.values()] == [*range(0, 108, 12), 0, 12, 24]
 
 
 def test_an_output_that_cannot_be_made_is_named(instances, tmp_path):

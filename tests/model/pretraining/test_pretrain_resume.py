@@ -127,16 +127,6 @@ def test_a_finished_run_is_left_as_it_is(instances, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-@pytest.mark.slow
-def test_another_run_in_the_same_directory_is_refused_by_name(instances, tmp_path):
-    config = make_config(steps=2)
-    pretrain(config, [instances], tmp_path / "run")
-    changed = make_config(steps=3)
-    with pytest.raises(UserError, match=r"other settings \(steps was 2, now 3\)\. Choose another"):
-        pretrain(changed, [instances], tmp_path / "run")
-    assert pretrain(changed, [instances], tmp_path / "run", overwrite=True)["step"] == 3
-
-
 def test_options_can_be_changed_until_there_is_something_to_lose(instances, tmp_path):
     with pytest.raises(UserError, match="cannot be split over 3 attention heads"):
         pretrain(make_config(num_heads=3), [instances], tmp_path)
@@ -184,15 +174,6 @@ def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monk
     pretrain(config, [instances], tmp_path, after_updates(minute_per_step))
     assert steps == [4, 8, 12]
     assert [path.name for path in (tmp_path / "checkpoints").glob("step-*")] == ["step-0000012"]
-
-
-def test_a_request_to_stop_saves_and_leaves(instances, tmp_path):
-    config = make_config()
-    stopped = pretrain(config, [instances], tmp_path / "run", **interrupt_at(3))
-    assert (stopped["status"], stopped["step"]) == ("interrupted", 4)
-    pretrain(config, [instances], tmp_path / "run")
-    pretrain(config, [instances], tmp_path / "whole")
-    assert_same_weights(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -82,13 +82,6 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
-def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    directory = instances(tmp_path, [ROW])
-    assert "-n" in error_of(capsys, "show", directory, "-n", "-1")
-    write_manifest(tmp_path, "vocab")
-    assert "written by `clozeworks vocab`" in error_of(capsys, "show", str(tmp_path))
-
-
 def test_rows_are_found_by_text_id_and_condition(tmp_path: Path, capsys):
     documents = tmp_path / "documents"
     documents.mkdir()

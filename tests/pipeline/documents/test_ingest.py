@@ -77,25 +77,6 @@ def test_wrong_rules_of_the_user_are_refused_whatever_the_sources(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("part_bytes", [2000, 20_000])
-def test_documents_are_the_same_in_parts_of_any_size(tmp_path, monkeypatch, part_bytes: int):
-    texts = {f"{i:03}": text_of(i % 90, 5 + i % 30) for i in range(100)}
-    source = write_texts(tmp_path / "texts", texts)
-    whole = ingest([source], str(tmp_path / "whole"), CONFIG, ONE)
-    monkeypatch.setattr(scatter, "PART_TEXT_BYTES", part_bytes)
-    assert ingest([source], str(tmp_path / "parts"), CONFIG, ONE) == whole
-    assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
-    assert whole.counts["documents_read"] == 100
-
-
-def test_only_the_reader_of_a_format_is_imported():
-    code = (
-        "import sys; from clozeworks.pipeline.documents import pipeline; names = set(sys.modules);"
-        "print({'books', 'rows', 'wikipedia'} & {name.rpartition('.')[2] for name in names})"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
-
-
 @pytest.mark.slow
 def test_a_short_text_does_not_wait_for_what_it_does_not_need(tmp_path: Path):
     for name in "abcde":

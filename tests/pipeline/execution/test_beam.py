@@ -98,16 +98,6 @@ def test_a_resumed_and_a_finished_stage_have_the_same_metrics(tmp_path: Path):
 
 
 @RUNNERS
-def test_a_users_mistake_fails_the_job_with_its_message(tmp_path: Path, options: RunOptions):
-    stage = NumberStage(output=str(tmp_path), work=fail_on_three)
-    with pytest.raises(Exception, match="three is no good; take four") as failed:
-        run(options, lambda pipeline: pipeline | RunStage(stage))
-    error = in_a_line(failed.value)
-    assert (type(error), str(error)) == (UserError, "three is no good; take four")
-    assert not (tmp_path / "manifest.json").exists()
-
-
-@RUNNERS
 def test_a_run_ends_with_the_work_done_or_the_mistake(tmp_path: Path, options: RunOptions):
     stage = NumberStage(output=str(tmp_path / "good"), more_work=square)
     run_pipeline([stage], options)

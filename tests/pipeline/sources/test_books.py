@@ -1,14 +1,10 @@
 """Text files as documents: lines, paragraphs, headings, and files of any size and form."""
 
-import bz2
 import gzip
-import lzma
 import re
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from clozeworks.pipeline.config import IngestConfig
 from clozeworks.pipeline.counters import Counters
@@ -18,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.reading import Source
-from tests.fixtures.shared_data import DATA, needs_shared_data
 from tests.fixtures.text_files import BOOK, PROSE, paragraphs_of, read_text
 
 
@@ -214,16 +209,6 @@ def test_a_part_of_a_wrapped_book_may_have_a_paragraph_a_line() -> None:
     assert paragraphs_of("\n".join([*UNEVEN_LINES * 80, "", *whole]))[-400:] == whole
 
 
-def test_a_book_of_which_much_is_left_out_as_headings_is_noted() -> None:
-    prose = "The wind went on over the grey and empty fields of the north. " * 4
-    counters = Counters()
-    read_text("\n\n".join([prose, "Down the Grey River"] * 200), counters, "shelf/torn.txt")
-    assert counters.examples["books_with_many_headings"] == ["shelf/torn"]
-    counters = Counters()
-    read_text("\n\n".join([prose] * 10 + ["Down the Grey River"]), counters)
-    assert not counters.counts["books_with_many_headings"]
-
-
 def test_one_sentence_a_line_and_a_blank_line_between_documents() -> None:
     blocks = [
         [f"This is sentence {number} of document {block}." for number in range(4)]
@@ -335,26 +320,6 @@ def test_a_giant_file_is_cut_into_documents(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
-def test_compressed_books(suffix: str) -> None:
-    compress: dict[str, Callable[[bytes], bytes]] = {
-        "gz": gzip.compress,
-        "bz2": bz2.compress,
-        "xz": lzma.compress,
-        "zst": lambda content: pa.compress(content, codec="zstd", asbytes=True),
-    }
-    for encoding in ("utf-8-sig", "utf-16"):
-        raw = compress[suffix](BOOK.removeprefix("\ufeff").encode(encoding))
-        (document,) = read_text(raw, name=f"shelf/book.txt.{suffix}")
-        assert (document.id, document.paragraphs) == ("shelf/book", PROSE)
-    counters = Counters()
-    assert read_text(raw[:-9], counters, name=f"shelf/book.txt.{suffix}") or suffix in (
-        "bz2",
-        "zst",
-    )
-    assert counters.bad["corrupt_file"] == 1
-
-
 @pytest.mark.slow
 def test_lines_of_any_length_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clozeworks.pipeline.text.books.LONGEST_PARAGRAPH", 100_000)
@@ -446,12 +411,6 @@ def test_the_books_of_the_quickstart_are_prose() -> None:
             for text in document.paragraphs
             if re.search(r"Gutenberg|\[Illustration|_|CHAPTER", text)
         ]
-
-
-@needs_shared_data
-def test_the_sample_text_of_bert_is_three_documents() -> None:
-    documents = Source("text", DATA / "bert" / "sample_text.txt", "sample_text.txt").read()
-    assert [len(document.paragraphs) for document in documents] == [3, 13, 15]
 
 
 @pytest.mark.slow

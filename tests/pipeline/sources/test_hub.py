@@ -270,16 +270,3 @@ def test_data_sets_of_the_hub(tmp_path: Path):
 def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path):
     (error,) = ask(tmp_path, "http://127.0.0.1:9", "hf:wikimedia/wikipedia:20231101.en")
     assert "cannot be opened ([Errno 111] Connection refused): check the name and" in error
-
-
-@pytest.mark.slow
-def test_streaming_loads_no_torch(tmp_path: Path):
-    write_lines(tmp_path / "set" / "part.jsonl", rows(3))
-    script = (
-        "import sys; from clozeworks.pipeline.sources import hub\n"
-        "rows = list(hub.open_set(sys.argv[1]).rows)\n"
-        "print(len(rows), {'torch', 'apache_beam'} & set(sys.modules))"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "set")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "3 set()"

@@ -182,14 +182,6 @@ def test_texts_that_are_categories_of_pandas(tmp_path: Path) -> None:
     assert [document.paragraphs for document in read(path, Counters())] == [[PROSE], [PROSE]]
 
 
-def test_mistakes_of_the_user(tmp_path: Path) -> None:
-    path = written(tmp_path, {"id": [1], "content": ["x"]})
-    with pytest.raises(UserError, match=r"no column 'text', only id, content: give `text_column`"):
-        list(read(path, Counters()))
-    with pytest.raises(UserError, match="holds int64, not text"):
-        list(read(path, Counters(), text_column="id"))
-
-
 def test_a_damaged_file_costs_only_itself(tmp_path: Path) -> None:
     path = written(tmp_path, {"text": [PROSE] * 3, "label": [1, 2, 3]})
     content = path.read_bytes()

@@ -1,11 +1,9 @@
 """The directory of a finished stage: its manifest is read, and damage is refused."""
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
-from clozeworks.pipeline.errors import RunError, UserError
+from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.storage.directory import OutputDirectory
 from clozeworks.pipeline.storage.state import read_manifest, refuse_input
@@ -54,28 +52,6 @@ def test_a_shard_that_is_missing_or_cut_off_is_reported(tmp_path: Path):
     shard.unlink()
     with pytest.raises(UserError, match=r"parquet is missing: recreate it with `clozeworks build"):
         read_manifest(str(tmp_path), InstancesManifest)
-
-
-def test_a_path_that_cannot_be_written_to_is_reported(tmp_path: Path, monkeypatch):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="Not a directory"):
-        write(tmp_path / "file" / "out", "shard")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunError, match=r"Cannot write to .*out: No space left on device"):
-        write(tmp_path / "out", "shard", b"half")
-    assert not (tmp_path / "out" / "shard").exists()
-
-
-def test_a_manifest_of_another_stage_is_refused(tmp_path: Path):
-    write_manifest_of(tmp_path, "vocab")
-    with pytest.raises(UserError, match="clozeworks vocab"):
-        read_manifest(str(tmp_path), DocumentsManifest)
-    with pytest.raises(UserError, match="does not exist: give a directory written by"):
-        read_manifest(str(tmp_path / "nothing"), DocumentsManifest)
 
 
 def test_a_manifest_without_training_shards_is_refused(tmp_path: Path):

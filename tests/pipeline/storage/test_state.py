@@ -13,7 +13,6 @@ from clozeworks.pipeline.execution.job import Job, Plan, open_job
 from clozeworks.pipeline.manifests import Manifest
 from clozeworks.pipeline.storage.directory import OutputDirectory
 from clozeworks.pipeline.storage.state import (
-    changed_fields,
     claimed,
     look,
     refuse_foreign,
@@ -135,16 +134,6 @@ def test_files_that_a_failed_command_left_are_no_others(tmp_path: Path):
     job.write_bytes("tokenizer.json", b"{}")
     begin(tmp_path, seed=7)
     assert not (tmp_path / "tokenizer.json").exists()
-
-
-def test_changed_fields_are_those_of_both():
-    assert changed_fields({"a": 1}, {"a": 1}) == []
-    assert changed_fields({"a": [80, 20]}, {"a": (80, 20)}) == []  # JSON has no tuples
-    assert changed_fields({"a": 1, "b": 2}, {"b": 3, "c": 4}) == [
-        "a was 1, now None",
-        "b was 2, now 3",
-        "c was None, now 4",
-    ]
 
 
 @pytest.fixture

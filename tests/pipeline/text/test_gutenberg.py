@@ -276,26 +276,3 @@ def test_books_joined_in_one_file_are_all_read() -> None:
         [PROSE[0], '"I am a wolf," he said.', PROSE[2]],
         PROSE,
     ]
-
-
-def test_every_word_of_a_book_is_kept_or_counted() -> None:
-    shop = (
-        "THE END\n\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\n"
-        "Sent postpaid, $2.\n"
-    )
-    counters = Counters()
-    text = BOOK.replace("THE END\n", shop)
-    kept = sum(
-        len(paragraph.split())
-        for document in read_text(text, counters)
-        for paragraph in document.paragraphs
-    )
-    left_out = {
-        name.removeprefix("words_left_out_as_"): count for name, count in counters.counts.items()
-    }
-    del left_out["headings_left_out"]
-    assert kept + sum(left_out.values()) == len(text.split())
-    assert all(
-        left_out[kind] > 2
-        for kind in ("boilerplate", "notes", "contents", "title_pages", "advertisements")
-    )

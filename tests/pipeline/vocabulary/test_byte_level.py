@@ -4,11 +4,9 @@ import json
 import random
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from clozeworks.pipeline.config import VocabConfig
 from clozeworks.pipeline.errors import UserError
@@ -34,7 +32,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tests.fixtures.byte_level_fixture import MERGES, PIECES, write_published_tokenizer
-from tests.fixtures.shared_data import DATA, needs_shared_data
 
 CASED = Normalization(lowercase=False, strip_accents=False)
 NORMALIZATIONS = [
@@ -268,33 +265,3 @@ def test_tokens_are_read_and_joined_as_words():
         for start, length in zip(found.start, found.length, strict=True)
     ]
     assert pieces == ["▁the", "▁thing", "▁didn", "'t", "."]
-
-
-@needs_shared_data
-@pytest.mark.slow
-def test_korean_ids_are_those_of_tokenizers_and_so_are_those_of_transformers(tmp_path: Path):
-    from transformers import AutoTokenizer
-
-    articles = pq.read_table(DATA / "wikipedia" / "kowiki-hf.parquet")["text"][:40].to_pylist()
-    texts = [line for article in articles for line in article.split("\n") if line]
-    template = make_vocabulary()
-    counts = count_words([pa.array(texts)], template.splitter())
-    tokens, merges, _ = learn_pieces(
-        counts["word"], counts["count"].to_numpy(), size=2000, of_bytes=True
-    )
-    vocabulary = byte_level_vocabulary(tokens, merges, CASED)
-    for name, content in vocabulary_files(vocabulary).items():
-        (tmp_path / name).write_bytes(content)
-    peer = vocabulary.tokenizer()
-    ids, offsets = vocabulary.text_tokenizer().encode(pa.array(texts))
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
-    for text, (start, stop) in zip(texts, pairwise(offsets.tolist()), strict=True):
-        expected = peer.encode(text, add_special_tokens=False).ids
-        assert ids[start:stop].tolist() == expected
-        assert theirs(text)["input_ids"] == [vocabulary.cls_id, *expected, vocabulary.sep_id]
-    pair = theirs("the [MASK] is", "blue")
-    assert pair["input_ids"] == peer.encode("the [MASK] is", "blue").ids
-    assert pair["token_type_ids"] == peer.encode("the [MASK] is", "blue").type_ids
-    for name in SPECIAL_TOKENS:
-        attribute = f"{name.strip('[]').lower()}_token_id"
-        assert getattr(theirs, attribute) == vocabulary.ids[name]

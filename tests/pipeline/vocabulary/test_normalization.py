@@ -112,18 +112,3 @@ def test_other_normalizers_are_left_to_tokenizers(tmp_path: Path):
     content["normalizer"]["normalizers"][1]["content"] = "x"
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     assert read_vocabulary(str(tmp_path)).is_foreign
-
-
-@pytest.mark.slow
-def test_transformers_gives_the_same_ids(tmp_path: Path):
-    from transformers import AutoTokenizer
-
-    vocabulary = vocabulary_of("cyrillic")
-    for name, content in vocabulary_files(vocabulary).items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    theirs = AutoTokenizer.from_pretrained(str(tmp_path))
-    ours = bert_tokenizer(vocabulary.tokens, vocabulary.normalization)
-    for text in UKRAINIAN:
-        assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode(text).ids
-    assert theirs("п'ять", "я")["token_type_ids"][-2:] == [1, 1]

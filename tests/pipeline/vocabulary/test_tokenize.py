@@ -37,22 +37,8 @@ CONTROLS = (
     "\U00020000\U0002f800豈\u1fef;〈"
 )
 TOKENS = [
-    *[
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "the",
-        "an",
-        "##an",
-        "mask",
-        "MASK",
-        "ab",
-        "##ba",
-        "[",
-        "]",
-    ],
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "an", "##an", "mask", "MASK"),
+    *("ab", "##ba", "[", "]"),
     *(char for char in dict.fromkeys(ALPHABET + CONTROLS) if char not in "[] "),
     *(f"##{char}" for char in dict.fromkeys(ALPHABET + CONTROLS)),
 ]

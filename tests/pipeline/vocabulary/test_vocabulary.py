@@ -31,23 +31,8 @@ NORMALIZATIONS = [
     Normalization(lowercase, strip) for lowercase in (True, False) for strip in (True, False)
 ]
 PIECES = [
-    "cafe",
-    "café",
-    "Cafe",
-    "Café",
-    "s",
-    "##s",
-    "가",
-    "##나",
-    "가나",
-    ".",
-    ",",
-    "中",
-    "##é",
-    "É",
-    "E",
-    "e",
-    "é",
+    *("cafe", "café", "Cafe", "Café", "s", "##s", "가", "##나", "가나", ".", ",", "中"),
+    *("##é", "É", "E", "e", "é"),
 ]
 TEXTS = ["Café cafe É, s.", "café中가나 s", "cafes [MASK] Cafe\u0301s"]
 SPECIALS = special_tokens(0)
