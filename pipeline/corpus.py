@@ -69,16 +69,14 @@ def make_corpus(
             for stage in stages:
                 clear_stage(stage.output)
         manifests: list[Any] = []
-        if not options.beam_options:
-            on_workers = replace(options, overwrite=False)
-            for stage in stages:
-                plan = first_plan if stage is ingest else stage.plan()
-                manifests.append(run_planned(stage, plan, on_workers, progress))
-            return CorpusManifests(*manifests)
+        on_workers = replace(options, overwrite=False)
         for index, stage in enumerate(stages):
-            # Those before it are finished, so it can be planned here and now. It begins here too,
-            # so that most mistakes are found before the pipeline starts.
+            # Those before it are finished, so it can be planned here and now.
             plan = first_plan if stage is ingest else stage.plan()
+            if not options.beam_options:
+                manifests.append(run_planned(stage, plan, on_workers, progress))
+                continue
+            # It begins here, so that most mistakes are found before the pipeline starts.
             _, manifest = open_job(stage, plan, overwrite=False)
             if manifest is None:
                 from .execution.beam import run_pipeline  # late, as in `run_planned`

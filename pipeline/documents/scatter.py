@@ -24,9 +24,10 @@ from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
 from ..execution.temporary import TableWriter
 from ..languages import known_language, language_tag
+from ..memory import cut_by_size
 from ..seeding import stable_hash
 from ..sources.formats import read_range
-from ..sources.streams import InputRange, RawDocument, cut_by_size
+from ..sources.streams import InputRange, RawDocument
 from ..storage.state import BAD_INPUTS
 from ..text.sentences import split_sentences
 from ..text.wikitext.repair import GAP, drop_rare_templates
@@ -133,7 +134,12 @@ def _read_rows(
     """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are
     to be removed.
     """
-    for input_range, raw in _read_ranges(ranges, config, counters):
+    documents = (
+        (input_range, raw)
+        for input_range in ranges
+        for raw in read_range(input_range, config, counters)
+    )
+    for input_range, raw in documents:
         sentences = select_sentences(raw, config, counters)
         if not sentences:
             continue
@@ -160,14 +166,6 @@ def _read_rows(
             "sketch": sketch,
             "table": input_range.name,
         }
-
-
-def _read_ranges(
-    ranges: Iterable[InputRange], config: IngestConfig, counters: Counters
-) -> Iterator[tuple[InputRange, RawDocument]]:
-    for input_range in ranges:
-        for raw in read_range(input_range, config, counters):
-            yield input_range, raw
 
 
 def _count_repeats(rows: Sequence[Row], rows_of_tables: dict[str, tuple[int, int]]) -> None:

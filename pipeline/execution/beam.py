@@ -116,13 +116,8 @@ def _once(elements: Any, function: Callable[[Any], Any]) -> Any:
         elements
         | "One key" >> beam.Map(lambda element: (0, element))
         | "Wait" >> beam.GroupByKey()
-        | "Call" >> beam.Map(partial(_call, function=function))
+        | "Call" >> beam.Map(lambda grouped: function(next(iter(grouped[1]))))
     )
-
-
-def _call(grouped: tuple[int, Iterable[Any]], function: Callable[[Any], Any]) -> Any:
-    _, elements = grouped
-    return function(next(iter(elements)))
 
 
 @cache

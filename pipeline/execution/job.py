@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -35,14 +35,7 @@ from ..data_card import CARD, data_card
 from ..errors import RunError, UserError
 from ..manifests import Manifest, StoredHead, VocabularyManifest
 from ..memory import trim_heap
-from ..parsing import (
-    canonical_json,
-    convert,
-    convert_values,
-    digest_of,
-    digest_of_fields,
-    parse_json,
-)
+from ..parsing import canonical_json, convert_values, digest_of, digest_of_fields, parse_json
 from ..storage.directory import WORK, OutputDirectory
 from ..storage.state import JOB, MANIFEST, TIMINGS, Begun, begun_in, clear_stage, look, work_folder
 
@@ -136,11 +129,14 @@ class Stage:
         """Return the stage with absolute paths, for workers in other folders."""
 
 
+Setup = TypeVar("Setup")
+
+
 @dataclass(frozen=True)
-class _OwnBegun(Begun):
+class _OwnBegun(Begun, Generic[Setup]):
     """The content of ``job.json``."""
 
-    setup: Any
+    setup: Setup
     opened: float
     """When the work began or resumed, in seconds since the epoch."""
 
@@ -158,24 +154,15 @@ def _read_checked(path: str) -> bytes:
     return content
 
 
-# A process reads these once for all that it does: a folder is that of one work alone.
+# A process reads a file once for all that it does: a folder is that of one work alone.
 @lru_cache(maxsize=8)
-def _read_begun(path: str, setup_type: Any) -> _OwnBegun:
+def _read_once(path: str, kind: Any) -> Any:
     try:
-        begun = parse_json(_read_checked(path), _OwnBegun, path)
+        return parse_json(_read_checked(path), kind, path, _ADVICE)
     except FileNotFoundError:
         raise RunError(
             f"{path} is missing: another process may have removed it; rerun to resume."
         ) from None
-    return replace(begun, setup=convert(begun.setup, setup_type, path, _ADVICE))
-
-
-@lru_cache(maxsize=8)
-def _read_plan(path: str) -> list[Unit]:
-    try:
-        return parse_json(_read_checked(path), list[Unit], path, _ADVICE)
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing. {_ADVICE}") from None
 
 
 @dataclass(frozen=True)
@@ -205,14 +192,14 @@ class Job(OutputDirectory):
         return self._begun.setup
 
     @property
-    def _begun(self) -> _OwnBegun:
-        return _read_begun(f"{self._folder}/{JOB}", self.setup_type)
+    def _begun(self) -> _OwnBegun[Any]:
+        return _read_once(f"{self._folder}/{JOB}", _OwnBegun[self.setup_type])
 
     # Units and their records.
 
     def units(self, phase: str) -> Sequence[Unit]:
         """Return the units of a planned phase, their payloads as plain values."""
-        return _read_plan(f"{self._folder}/{phase}/plan.json")
+        return _read_once(f"{self._folder}/{phase}/plan.json", list[Unit])
 
     def unit_names(self, phase: str) -> list[str]:
         """Return the names of the units of a planned phase."""
@@ -322,8 +309,7 @@ def open_job(stage: Stage, plan: Plan, overwrite: bool) -> tuple[Job, Manifest |
     job._write_checked(f"{stage.phases[0].name}/plan.json", plan.units)
     # Last: with it, the stage has begun.
     job._write_checked(JOB, _OwnBegun(plan.head, plan.setup, opened=time.time()))
-    _read_begun.cache_clear()  # of the same work, begun before
-    _read_plan.cache_clear()
+    _read_once.cache_clear()  # of the same work, begun before
     return job, None
 
 

@@ -22,6 +22,7 @@ from ..config import IngestConfig
 from ..counters import Counters
 from ..errors import UserError
 from ..languages import UNKNOWN, known_language
+from ..memory import cut_by_size
 from ..schemas import DOCUMENTS
 from ..text import gutenberg
 from ..text.books import is_wrapped
@@ -29,7 +30,7 @@ from ..text.markdown import looks_like_markdown, markdown_paragraphs
 from ..text.sentences import compose, normalise, split_sentences
 from ..text.wikitext.repair import GAP
 from .books import read_book
-from .streams import InputRange, RawDocument, cut_by_size
+from .streams import InputRange, RawDocument
 from .texts import text_pieces
 
 URL = "url"

@@ -14,12 +14,12 @@ import gzip
 import hashlib
 import lzma
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,6 @@ from ..counters import Counters
 from ..encodings import UTF_8, stream_of
 from ..parsing import digest_of
 from ..source_formats import FORMATS
-
-T = TypeVar("T")
 
 NUM_SAMPLES = 16
 SAMPLE_BYTES = 1 << 16
@@ -133,21 +131,6 @@ class RawDocument:
     """Clean text, one paragraph an item, without line breaks."""
     is_cut: bool = False
     """Whether the paragraphs are sentences, of documents that `ingest` wrote."""
-
-
-def cut_by_size(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Yield the items in lists of at least `most` in size; the last has the rest."""
-    held: list[T] = []
-    size = 0
-    for item in items:
-        held.append(item)
-        size += size_of(item)
-        if size >= most:
-            yield held
-            held = []
-            size = 0
-    if held:
-        yield held
 
 
 @contextmanager

@@ -67,10 +67,10 @@ class Site:
         return [name for name, key in self.namespaces.items() if key in (_FILE, _CATEGORY)]
 
 
-_LANGUAGE_CODE = re.compile(r"[a-z]{2,8}(?:-[a-z0-9]{1,12}){0,4}")
-_DATABASE_NAME = re.compile(r"[a-z0-9_-]{1,64}", re.IGNORECASE)
-_LANGUAGE = re.compile(r"""<mediawiki\b[^>]{0,2000}?\bxml:lang=["']([^"']{1,40})["']""")
-_DATABASE = re.compile(r"<dbname>\s*([^<]{1,100}?)\s*</dbname>")
+_LANGUAGE = re.compile(
+    r"""<mediawiki\b[^>]{0,2000}?\bxml:lang=["']((?i:[a-z]{2,8}(?:-[a-z0-9]{1,12}){0,4}))["']"""
+)
+_DATABASE = re.compile(r"<dbname>\s*([a-zA-Z0-9_-]{1,64})\s*</dbname>")
 _NAMESPACE = re.compile(
     r"""<namespace\s[^>]{0,200}?\bkey=["'](-?\d{1,9})["'][^>]{0,200}>([^<]{1,200})</namespace>"""
 )
@@ -80,8 +80,8 @@ def parse_siteinfo(head: str) -> Site:
     """Parse the head of a dump, which may be old (no database name before 0.9), damaged or hostile:
     what is not a language code or a name of a database is as if it was missing.
     """
-    language = _stated(_LANGUAGE, _LANGUAGE_CODE, head).lower()
-    database = _stated(_DATABASE, _DATABASE_NAME, head)
+    language, *_ = (*map(str.lower, _LANGUAGE.findall(head)), "")
+    database, *_ = (*_DATABASE.findall(head), "")
     if language and not database:
         database = f"{language.replace('-', '_')}wiki"
     if database and not language:
@@ -92,14 +92,6 @@ def parse_siteinfo(head: str) -> Site:
     for key, name in _NAMESPACE.findall(head):
         namespaces[html.unescape(name).strip().lower()] = int(key)
     return Site(database=database, language=language, namespaces=namespaces)
-
-
-def _stated(statement: re.Pattern[str], valid: re.Pattern[str], head: str) -> str:
-    """Return what the head of a dump states, nothing if it is missing or not `valid`."""
-    stated = statement.search(head)
-    if stated is None or not valid.fullmatch(stated[1].lower()):
-        return ""
-    return stated[1]
 
 
 def _parse_page(xml: bytes, location: str, counters: Counters) -> ElementTree.Element | None:

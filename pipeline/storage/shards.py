@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, cast
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from ..manifests import (
     InstancesManifest,
     check_schema_version,
 )
+from ..memory import cut_by_size
 from ..schemas import DOCUMENTS
 from .directory import OutputDirectory
 
@@ -138,21 +140,14 @@ def read_columns(path: str, *columns: str) -> Iterator[pa.RecordBatch]:
     Raise `UserError` if the shard is damaged.
     """
     schema = pa.schema([DOCUMENTS.field(name) for name in columns])
-    batches: list[pa.RecordBatch] = []
-    num_bytes = 0
     num_rows = 0
     with open_shard(path, "ingest") as file:
         # Small batches make large ones of equal size: a number of rows would not.
-        for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
-            batches.append(batch)
-            num_bytes += batch.nbytes
-            num_rows += batch.num_rows
-            if num_bytes >= TABLE_BYTES:
-                yield checked(batches, schema)
-                batches = []
-                num_bytes = 0
-        if batches:
-            yield checked(batches, schema)
+        batches = file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False)
+        for neighbours in cut_by_size(batches, attrgetter("nbytes"), TABLE_BYTES):
+            rows = checked(neighbours, schema)
+            num_rows += len(rows)
+            yield rows
         # Headers of pages have no checksum: a damaged one may end a column early.
         if num_rows != file.metadata.num_rows:
             raise ValueError(f"{num_rows:,} of {file.metadata.num_rows:,} rows are left")

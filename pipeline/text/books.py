@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 
 from ..counters import Counters
+from ..memory import cut_by_size
 from . import gutenberg
 from .gutenberg import Block
 from .sentence_ends import ends_sentence
@@ -159,17 +160,7 @@ def block_paragraphs(block: Iterator[str], width: int) -> Iterator[str]:
     if not width:
         yield from block
         return
-    lines: list[str] = []
-    num_characters = 0
-    for line in block:
-        lines.append(line)
-        num_characters += len(line)
-        if num_characters > LONGEST_PARAGRAPH:
-            yield _joined(lines)
-            lines = []
-            num_characters = 0
-    if lines:
-        yield _joined(lines)
+    yield from map(_joined, cut_by_size(block, len, LONGEST_PARAGRAPH))
 
 
 def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False) -> Iterator[Block]:

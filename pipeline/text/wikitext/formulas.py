@@ -13,16 +13,13 @@ _SYMBOLS = {name: name for name in NAMES.tex_functions.split()}
 for _character, _names in NAMES.tex_symbols.items():
     _SYMBOLS |= dict.fromkeys(_names.split(), _character)
 _DOUBLE_STRUCK = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
-_RAISED = dict(
-    zip(
-        "0123456789+-=()Tabcdefghijklmnoprstuvwxyz",
-        "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ",
-        strict=True,
-    )
-)
-_LOWERED = dict(
-    zip("0123456789+-=(),aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎,ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True)
-)
+_SMALL = {
+    mark: {unicodedata.normalize("NFKC", small).replace("−", "-"): small for small in characters}
+    for mark, characters in {
+        "^": "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ",
+        "_": "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎,ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ",
+    }.items()
+}
 _ACCENTS = {"bar": "\u0304", "hat": "\u0302", "tilde": "\u0303", "vec": "\u20d7", "dot": "\u0307"}
 
 _SPACE = re.compile(r"\\[,;:! ]|[~\s]+")
@@ -90,8 +87,8 @@ def raised(text: str) -> str | None:
     if plain.isalpha() and plain == text and plain not in "iknmxyz":
         return None
     characters = plain.replace("−", "-").replace("–", "-")
-    if all(character in _RAISED for character in characters):
-        return "".join(_RAISED[character] for character in characters)
+    if all(character in _SMALL["^"] for character in characters):
+        return "".join(_SMALL["^"][character] for character in characters)
     return f"^{plain}"
 
 
@@ -123,7 +120,7 @@ def _symbol(command: re.Match[str]) -> str:
 
 def _script(match: re.Match[str]) -> str:
     """Return an index or exponent in small characters, or as it is if it has none."""
-    characters = _RAISED if match[1] == "^" else _LOWERED
+    characters = _SMALL[match[1]]
     content = (match[2] if match[2] is not None else match[3]).replace(" ", "")
     if content in ("∘", "′", "*"):
         return content.replace("∘", "°")

@@ -24,10 +24,10 @@ from clozeworks.pipeline.documents.scatter import select_sentences
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution import temporary
 from clozeworks.pipeline.execution.job import Job, Phase
+from clozeworks.pipeline.memory import cut_by_size
 from clozeworks.pipeline.seeding import stable_hash
 from clozeworks.pipeline.sources import formats
 from clozeworks.pipeline.sources.formats import read_documents
-from clozeworks.pipeline.sources.streams import cut_by_size
 from hypothesis import given
 from hypothesis import strategies as st
 

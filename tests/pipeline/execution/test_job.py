@@ -18,8 +18,8 @@ from clozeworks.pipeline.execution.job import (
     Job,
     Phase,
     Unit,
-    _read_begun,
     _read_checked,
+    _read_once,
     job_of,
     open_job,
 )
@@ -111,10 +111,10 @@ def test_one_bit_that_flips_in_a_job_or_a_manifest_is_refused_or_changes_nothing
     random = Random(0)
     begun = Path(job.file(job.temporary("job.json")))
     for damaged in flipped(begun, random, 100):
-        _read_begun.cache_clear()
+        _read_once.cache_clear()
         with pytest.raises(UserError, match=r"job\.json"):
             _ = job.setup, damaged
-    _read_begun.cache_clear()
+    _read_once.cache_clear()
     do_all(stage, job)
     written = job.finish(stage)
     num_read = 0
