@@ -38,31 +38,25 @@ if TYPE_CHECKING:
     from .vocabulary.pipeline import learn_vocabulary as learn_vocabulary
     from .vocabulary.vocabulary import Vocabulary as Vocabulary
 
-_MODULES = {
-    "Audit": "auditing.verdict",
-    "BuildConfig": "config",
-    "BuildInstances": "transforms",
-    "CorpusManifests": "corpus",
-    "Counters": "counters",
-    "Ingest": "transforms",
-    "IngestConfig": "config",
-    "LearnVocabulary": "transforms",
-    "RawDocument": "sources.streams",
-    "ReadDocuments": "transforms",
-    "RunOptions": "config",
-    "UserError": "errors",
-    "VocabConfig": "config",
-    "Vocabulary": "vocabulary.vocabulary",
-    "audit": "auditing.checks",
-    "build": "instances.pipeline",
-    "ingest": "documents.pipeline",
-    "learn_vocabulary": "vocabulary.pipeline",
-    "make_corpus": "corpus",
-    "read_documents": "sources.formats",
-    "read_vocabulary": "vocabulary.files",
+_NAMES_OF_MODULES = {
+    "auditing.checks": ("audit",),
+    "auditing.verdict": ("Audit",),
+    "config": ("BuildConfig", "IngestConfig", "RunOptions", "VocabConfig"),
+    "corpus": ("CorpusManifests", "make_corpus"),
+    "counters": ("Counters",),
+    "documents.pipeline": ("ingest",),
+    "errors": ("UserError",),
+    "instances.pipeline": ("build",),
+    "sources.formats": ("read_documents",),
+    "sources.streams": ("RawDocument",),
+    "transforms": ("BuildInstances", "Ingest", "LearnVocabulary", "ReadDocuments"),
+    "vocabulary.files": ("read_vocabulary",),
+    "vocabulary.pipeline": ("learn_vocabulary",),
+    "vocabulary.vocabulary": ("Vocabulary",),
 }
+_MODULES = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 if not TYPE_CHECKING:  # which sees the names above
-    __all__ = list(_MODULES)
+    __all__ = [*sorted(_MODULES)]
 
 
 # A module's `__getattr__` is called for names that it does not have yet (PEP 562).

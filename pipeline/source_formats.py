@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Format:
     """How files of one format are found, named and read."""
 
@@ -27,52 +27,29 @@ class Format:
     """
     suffixes: tuple[str, ...] = ()
     """Suffixes of the files that are in this format."""
-    dropped_from_ids: tuple[str, ...] = ()
-    """Suffixes that are not part of the documents' ids; of several that fit, the first goes."""
 
+    @property
+    def dropped_from_ids(self) -> tuple[str, ...]:
+        """Suffixes that are not part of the documents' ids; of several that fit, the first goes."""
+        if self.kind == "rows":
+            return (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+        if self.kind == "text":
+            return (".txt.utf-8", ".txt")  # Project Gutenberg's "pg11.txt.utf-8"
+        return self.suffixes
 
-_TEXTS = (".txt.utf-8", ".txt")
-_ROWS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 
 FORMATS = {
-    "wikipedia": Format(kind="bytes", read="wikipedia.read_dump", plan="wikipedia.plan_dump"),
-    "wikiextractor": Format(kind="bytes", read="wikiextractor.read_extracted"),
-    "text": Format(
-        kind="text",
-        read="books.read_book",
-        suffixes=(".txt", ".utf-8"),  # Project Gutenberg's "pg11.txt.utf-8"
-        dropped_from_ids=_TEXTS,
-    ),
-    "gutenberg": Format(kind="text", read="books.read_book", dropped_from_ids=_TEXTS),
+    "wikipedia": Format("bytes", "wikipedia.read_dump", "wikipedia.plan_dump"),
+    "wikiextractor": Format("bytes", "wikiextractor.read_extracted"),
+    "text": Format("text", "books.read_book", suffixes=(".txt", ".utf-8")),
+    "gutenberg": Format("text", "books.read_book"),
     "jsonl": Format(
-        kind="rows",
-        read="jsonl.read_json_lines",
-        plan="jsonl.plan_json_lines",
-        suffixes=(".jsonl", ".ndjson"),
-        dropped_from_ids=_ROWS,
+        "rows", "jsonl.read_json_lines", "jsonl.plan_json_lines", (".jsonl", ".ndjson")
     ),
-    "csv": Format(
-        kind="rows",
-        read="delimited.read_delimited",
-        plan="delimited.plan_delimited",
-        suffixes=(".csv",),
-        dropped_from_ids=_ROWS,
-    ),
-    "tsv": Format(
-        kind="rows",
-        read="delimited.read_delimited",
-        plan="delimited.plan_delimited",
-        suffixes=(".tsv",),
-        dropped_from_ids=_ROWS,
-    ),
-    "parquet": Format(
-        kind="bytes",
-        read="parquet.read_table",
-        plan="parquet.plan_table",
-        suffixes=(".parquet",),
-        dropped_from_ids=(".parquet",),
-    ),
-    "hf": Format(kind="bytes", read="parquet.read_data_set", plan="parquet.plan_data_set"),
+    "csv": Format("rows", "delimited.read_delimited", "delimited.plan_delimited", (".csv",)),
+    "tsv": Format("rows", "delimited.read_delimited", "delimited.plan_delimited", (".tsv",)),
+    "parquet": Format("bytes", "parquet.read_table", "parquet.plan_table", (".parquet",)),
+    "hf": Format("bytes", "parquet.read_data_set", "parquet.plan_data_set"),
 }
 
 if TYPE_CHECKING:

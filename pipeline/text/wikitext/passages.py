@@ -350,37 +350,24 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
     a closing token without counterpart, so that the scan is linear.
     """
     closer: dict[int, int] = {}
-    stack: list[int] = []
-    open_templates = open_tables = 0
+    stack: list[tuple[str, int]] = []
+    num_open: Counter[str] = Counter()
+    opening_of = {"}}": "{{", "]]": "[[", "|}": "{|"}
     for index in range(1, len(parts), 2):
-        token = parts[index]
-        if token == "[[":
-            stack.append(index)
-        elif token == "{{":
-            stack.append(index)
-            open_templates += 1
-        elif token == "]]":
-            if stack and parts[stack[-1]] == "[[":
-                closer[stack.pop()] = index
-        elif token == "}}":
-            while open_templates:
-                opening = stack.pop()
-                if parts[opening] == "{{":
-                    open_templates -= 1
-                    closer[opening] = index
-                    break
-                open_tables -= parts[opening] != "[["
-        elif token.endswith("{|"):
-            stack.append(index)
-            open_tables += 1
-        else:
-            while open_tables:
-                opening = stack.pop()
-                if parts[opening] not in ("[[", "{{"):
-                    open_tables -= 1
-                    closer[opening] = index
-                    break
-                open_templates -= parts[opening] == "{{"
+        token = parts[index].lstrip("\n\t :")
+        opening = opening_of.get(token)
+        if opening is None:
+            stack.append((token, index))
+            num_open[token] += 1
+            continue
+        if opening == "[[" and stack and stack[-1][0] != "[[":
+            continue
+        while num_open[opening]:
+            last, start = stack.pop()
+            num_open[last] -= 1
+            if last == opening:
+                closer[start] = index
+                break
     return closer
 
 

@@ -4,8 +4,7 @@ import re
 from functools import partial
 
 from .formulas import raised
-from .name_tables import countries, language_labels
-from .names import NAMES
+from .names import NAMES, countries, language_labels
 from .patterns import (
     SUPERSCRIPTS,
     Arguments,

@@ -17,8 +17,7 @@ from msgspec import Struct
 from ...errors import UserError
 from ...parsing import parse_toml_option
 from .functions import PARSER_FUNCTIONS
-from .name_tables import countries
-from .names import NAMES, TemplateGroup
+from .names import NAMES, TemplateGroup, countries
 from .patterns import (
     Arguments,
     Renderer,
