@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from importlib.util import find_spec
-from itertools import cycle, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,7 +154,7 @@ class Trainer:
         losses = []
         for step in steps:
             self.updater.update(step, batches[step % len(batches)], RATE)
-            if (step + 1) % devices.drain_every(DEVICE) == 0 or step == steps[-1]:
+            if self.updater.is_full or step == steps[-1]:
                 updates = self.updater.drain()
                 if not all(update.is_finite for update in updates):
                     raise ArithmeticError("the loss is not finite")
@@ -162,22 +162,9 @@ class Trainer:
         return losses
 
     def measure(self, batches: Sequence[Any], seconds: float) -> float:
-        """Return the seconds of an update: the median over groups, between which a GPU is waited
-        for, as in training. All shapes are prepared and captured before.
-        """
-        self.train(batches, range(2 * len(batches)))
-        if ON_GPU:
-            torch.cuda.reset_peak_memory_stats()
-        groups = []
-        stop = time.perf_counter() + seconds
-        for first in cycle(range(0, len(batches), devices.drain_every(DEVICE))):
-            group = range(first, min(first + devices.drain_every(DEVICE), len(batches)))
-            started = time.perf_counter()
-            self.train(batches, group)
-            groups.append((time.perf_counter() - started) / len(group))
-            if time.perf_counter() > stop:
-                return statistics.median(groups)
-        raise AssertionError("there are batches")
+        """Return the seconds of an update, once all shapes are prepared and captured."""
+        steps = range(len(batches))
+        return median_seconds(partial(self.train, batches, steps), seconds) / len(steps)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -49,14 +49,16 @@ class PretrainBatch(NamedTuple):
     max_length: int = 0
     counts: Tensor | None = None
     """float32 (2,): predicted tokens and rows, by which an update divides its losses."""
+    piece: Tensor | None = None
+    """See `transfer`."""
 
     def pin(self) -> "PretrainBatch":
         """Copy the batch to pinned memory, ahead of `to`."""
-        return PretrainBatch._make(transfer.pin(self))
+        return transfer.pin(self)
 
     def to(self, device: torch.device) -> "PretrainBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
-        return PretrainBatch._make(transfer.send(self, device))
+        return transfer.send(self, device)
 
 
 class PretrainSums(NamedTuple):

@@ -36,7 +36,6 @@ from ..tasks.classify import Classification, SequenceClassifier
 from ..tasks.splits import DEV_SETS
 from ..tasks.task import Answer, Scores, Task, TaskModel, prefixed
 from ..training.device import (
-    drain_every,
     peak_memory,
     product_dtype,
     sum_dtype,
@@ -209,8 +208,8 @@ class FinetuneWork(Work):
     ranks: Ranks
     directory: Path | None = None
     show: ProgressCallback = lambda figures: None
-    """Called every tenth step with ``step``, ``steps``, ``loss`` (the mean since the last call),
-    ``learning_rate``, and the figures in `SPEED`.
+    """Called every tenth step, on a GPU less often, with ``step``, ``steps``, ``loss`` (the mean of
+    ten steps), ``learning_rate``, and the figures in `SPEED`.
     """
     stop: StopRequest = field(default_factory=StopRequest)
 
@@ -248,10 +247,10 @@ class FinetuneWork(Work):
             # The kernel of a product is made for each new shape, which takes 2 ms.
             self._widths = few_widths(shape.num_positions)
         self._most_tokens = tokens_at_once(shape, self.device)
-        lengths = np.array([feature.length for feature in features])
+        self._lengths = np.array([feature.length for feature in features])
         # All steps' rows, also those done before an interruption: then `order[step]` is the same
         # batch as in an undisturbed run.
-        all_batches = batch_rows(lengths, self.run.batch_size, self.run.seed)
+        all_batches = batch_rows(self._lengths, self.run.batch_size, self.run.seed)
         self._order = list(islice(all_batches, self.num_steps))
         self._saved_at = time.monotonic()
 
@@ -285,7 +284,8 @@ class FinetuneWork(Work):
         """Measure nothing: a new head cannot answer yet."""
 
     def make_batch(self, step: int) -> FinetuneBatch:
-        features = [self.setup.train[row] for row in self._order[step]]
+        rows = self._order[step]
+        features = [self.setup.train[row] for row in rows.tolist()]
         if self.state.scale:
             features = [self.state.scale.standardise(feature) for feature in features]
         batches = micro_batches(
@@ -298,7 +298,7 @@ class FinetuneWork(Work):
         return FinetuneBatch(
             batches,
             num_examples=len(features),
-            num_tokens=sum(feature.length for feature in features),
+            num_tokens=int(self._lengths[rows].sum()),
         )
 
     def rate(self) -> float:
@@ -313,20 +313,18 @@ class FinetuneWork(Work):
         self.state.step += 1
 
     @property
-    def _is_reported(self) -> bool:
-        return self.is_over or self.step % 10 == 0  # as `show` promises
-
-    @property
     def _is_evaluated(self) -> bool:
         every = self.config.evaluate_every or self.steps_per_epoch
         return bool(self.setup.dev) and (self.is_over or self.step % every == 0)
 
     def is_due(self) -> bool:
-        is_drained = self.step % drain_every(self.device) == 0
-        return self._is_reported or self._is_evaluated or is_drained
+        return self.is_over or self._is_evaluated
 
     def look(self, updates: list[Update]) -> None:
-        """Report the mean loss, and measure on dev, if that is due; keep the best weights."""
+        """Report the mean loss of each ten updates, and measure on dev, if that is due; keep the
+        best weights.
+        """
+        learned: dict[str, float] = {}
         for update in updates:
             (loss,) = update.sums
             if not update.is_finite:
@@ -335,8 +333,16 @@ class FinetuneWork(Work):
                     f"learning rate {self.run.learning_rate:g}; try a lower one."
                 )
             self.state.losses.append(loss)
-        if self._is_reported:
-            self._report(updates[-1].gradient_norm)
+            step = update.step + 1
+            if step % 10 == 0 or step == self.num_steps:  # as `show` promises
+                learned = self._report(update)
+        if learned:
+            rates = self.clock.rates() | peak_memory(self.device)
+            speed = {name: rates[name] for name in SPEED if name in rates}
+            self.show({"step": self.step, "steps": self.num_steps, **learned, **speed})
+            if self.log:
+                self.log.speed(self.step, speed)
+            self.clock.start_interval()
         # The first rank measures, and the others wait at their next sum.
         if not self._is_evaluated or self.ranks.rank > 0:
             return
@@ -353,21 +359,18 @@ class FinetuneWork(Work):
                 weights = self.model.state_dict()
                 self.best_weights = {name: weight.cpu().clone() for name, weight in weights.items()}
 
-    def _report(self, gradient_norm: float) -> None:
+    def _report(self, update: Update) -> dict[str, float]:
+        """Log the mean loss since the last report; return it with the rate of the update."""
         losses = self.state.losses
-        rates = self.clock.rates() | peak_memory(self.device)
-        speed = {name: rates[name] for name in SPEED if name in rates}
         learned = {
             "loss": sum(losses) / len(losses),
-            "learning_rate": self._rate_at(self.step - 1),
+            "learning_rate": self._rate_at(update.step),
         }
-        self.show({"step": self.step, "steps": self.num_steps, **learned, **speed})
-        if self.log:
-            learned["gradient_norm"] = gradient_norm
-            self.log.metrics(self.step, "train", learned)
-            self.log.speed(self.step, speed)
         losses.clear()
-        self.clock.start_interval()
+        if self.log:
+            logged = learned | {"gradient_norm": update.gradient_norm}
+            self.log.metrics(update.step + 1, "train", logged)
+        return learned
 
     def measure(self) -> Scores:
         """Return the scores on dev of the model as it is now; the first chooses."""

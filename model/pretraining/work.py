@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from ...pipeline.errors import UserError
 from ..checkpoint import ModelFiles
 from ..encoders.heads import PretrainBatch, PretrainModel
 from ..notices import StopRequest
-from ..training.device import drain_every, oom_as_run_error, peak_flops, peak_memory, update_flops
+from ..training.device import oom_as_run_error, peak_flops, peak_memory, update_flops
 from ..training.logs import Clock, ProgressCallback, RunLog
 from ..training.loop import Work
 from ..training.run import MODEL_FILES, link_files, save_archive, save_best, save_checkpoint
@@ -109,13 +108,7 @@ class PretrainWork(Work):
 
     def is_due(self) -> bool:
         config = self.plan.config
-        every = (
-            self.plan.schedule.log_every,
-            config.evaluate_every,
-            config.checkpoint_every,
-            config.archive_every,
-            drain_every(self.device),
-        )
+        every = (config.evaluate_every, config.checkpoint_every, config.archive_every)
         is_last = self.step == self.num_steps
         return is_last or any(map(self._is_multiple_of, every))
 
@@ -123,7 +116,9 @@ class PretrainWork(Work):
         return every is not None and self.step % every == 0
 
     def look(self, updates: list[Update]) -> None:
-        """Show all figures since the last line of the log; log and measure if that is due."""
+        """Show the figures since the last line of the log; log and measure if that is due."""
+        learned: dict[str, float] = {}
+        is_logged = False
         for update in updates:
             if not update.is_finite:
                 raise _not_finite(self.plan, update)
@@ -133,39 +128,43 @@ class PretrainWork(Work):
             # Otherwise 0: equal runs have equal checkpoints, unless time decides.
             if self.plan.config.hours is not None:
                 self.state.seconds = update.seconds
-        figures = self._figures()
-        self.show(figures)
-        if self._is_multiple_of(self.plan.schedule.log_every) or self.is_over:
+            step = update.step + 1
+            is_last = step == self.step
+            ends_line = step % self.plan.schedule.log_every == 0 or (is_last and self.is_over)
+            if ends_line or is_last:
+                learned = self._learned(update)
+            if ends_line:
+                is_logged = True
+                if self.log:
+                    logged = learned | {"gradient_norm": update.gradient_norm}
+                    self.log.metrics(step, "train", logged)
+                self.state.sums = [0.0] * NUM_SUMS
+        speed = self.clock.rates() | peak_memory(self.device)
+        self.show({"step": self.step, "steps": self._steps(), **learned, **speed})
+        if is_logged:
             if self.log:
-                learned = figures | {"gradient_norm": updates[-1].gradient_norm}
-                self.log.metrics(self.step, "train", learned)
-                self.log.speed(self.step, figures)
-            self.state.sums = [0.0] * NUM_SUMS
+                self.log.speed(self.step, speed)
             self.clock.start_interval()
         if self._is_multiple_of(self.plan.config.evaluate_every) or self.is_over:
             phase, _ = self.plan.schedule.phase(self.step - 1)
             with self.clock.evaluating():
                 self.evaluate_phase(phase)
 
-    def _figures(self) -> dict[str, Any]:
-        """Return the figures; with a budget of hours, the number of steps is an estimate."""
-        state = self.state
+    def _steps(self) -> int | None:
+        """Return the number of all steps; with a budget of hours, it is an estimate."""
         schedule = self.plan.schedule
-        steps = schedule.num_steps
-        if schedule.budget_s is not None:
-            seconds_left = max(0.0, schedule.budget_s - state.seconds)
-            seconds_per_step = self.clock.seconds() / self.clock.num_steps
-            steps = state.step + round(seconds_left / seconds_per_step)
-        losses = metrics(torch.tensor(state.sums, dtype=torch.float64))
-        del losses["loss"]  # the sum of two losses, which says less than either
-        return {
-            "step": state.step,
-            "steps": steps,
-            **losses,
-            "learning_rate": schedule.learning_rate(state.step - 1, state.seconds),
-            **self.clock.rates(),
-            **peak_memory(self.device),
-        }
+        if schedule.budget_s is None:
+            return schedule.num_steps
+        seconds_left = max(0.0, schedule.budget_s - self.state.seconds)
+        seconds_per_step = self.clock.seconds() / self.clock.num_steps
+        return self.step + round(seconds_left / seconds_per_step)
+
+    def _learned(self, update: Update) -> dict[str, float]:
+        """Return the means since the last line of the log, and the rate of the update."""
+        learned = metrics(torch.tensor(self.state.sums, dtype=torch.float64))
+        del learned["loss"]  # the sum of two losses, which says less than either
+        rate = self.plan.schedule.learning_rate(update.step, self.state.seconds)
+        return learned | {"learning_rate": rate}
 
     def evaluate_phase(self, phase: int) -> dict[str, float]:
         """Return the metrics on the held-out rows of a phase; keep the best model of the phase."""

@@ -94,14 +94,16 @@ class TaskBatch(NamedTuple):
     """As in `Feature`, with a leading dimension B; None without labels."""
     share: Tensor | None = None
     """How much of its update's targets the batch has, scalar; None if it has none."""
+    piece: Tensor | None = None
+    """See `transfer`."""
 
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy the batch to `device`, without waiting for a GPU."""
-        return TaskBatch._make(transfer.send(self, device))
+        return transfer.send(self, device)
 
     def pin(self) -> "TaskBatch":
         """Copy the batch to pinned memory."""
-        return TaskBatch._make(transfer.pin(self))
+        return transfer.pin(self)
 
 
 def num_cut(features: Sequence[Feature]) -> int:
@@ -153,7 +155,7 @@ def make_batch(features: Sequence[Feature], widths: Sequence[int] = ()) -> TaskB
     target = None
     # All targets of a task have the same number of dimensions; targets of tokens differ in length.
     if targets and targets[0].ndim == 0:
-        target = torch.from_numpy(np.stack(targets))
+        target = torch.from_numpy(np.array(targets))
     elif targets:
         tensors = [torch.from_numpy(target) for target in targets]
         target = nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=IGNORED)

@@ -191,9 +191,11 @@ def sum_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def drain_every(device: torch.device) -> int:
-    """Return the steps between two looks at the losses, for which a GPU waits."""
-    return 10 if device.type == "cuda" else 1
+def drain_every(update_s: float) -> int:
+    """Return the updates between two looks at the losses, for which a GPU waits: those of 0.1 s,
+    from ten to 500.
+    """
+    return int(min(max(10, 0.1 / max(update_s, 1e-9)), 500))
 
 
 def peak_flops(device: torch.device) -> float | None:

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..encoders import transfer
 from ..notices import print_notice
 from .device import autocast, pinned_attention, product_dtype, uncompiled
 
@@ -170,13 +169,12 @@ class Graphs:
         self._seen.add(key)
         if graph is None:
             return self._recorder.prepare(lambda: compute(self._send(batch)))
-        static, given = transfer.piece_of(graph.batch), transfer.piece_of(batch)
-        if static is not None and given is not None:
-            static.copy_(given, non_blocking=True)
-        else:
-            for tensor, value in zip(graph.batch, batch, strict=True):
-                if isinstance(value, Tensor):
-                    tensor.copy_(value, non_blocking=True)
+        copied = zip(graph.batch, batch, strict=True)
+        if getattr(batch, "piece", None) is not None:  # which has all tensors
+            copied = [(graph.batch.piece, batch.piece)]
+        for tensor, value in copied:
+            if isinstance(value, Tensor):
+                tensor.copy_(value, non_blocking=True)
         graph.replay()
         graph.last_run = self.num_runs
         self.num_replays += 1

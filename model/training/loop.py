@@ -95,7 +95,7 @@ def train(work: Work) -> bool:
                 trim_memory(work.ranks.device, work.step)
                 # After most updates nothing is due, and a GPU gets its next one at once: to look at
                 # a loss is to wait until it is computed.
-                if not work.is_due():
+                if not (work.updater.is_full or work.is_due()):
                     continue
                 updates = work.updater.drain()
                 work.look(updates)

@@ -14,6 +14,7 @@ Shapes: S sums that the caller wants over the global batch.
 
 import functools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, cast
 
@@ -23,7 +24,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from ...pipeline.seeding import stable_hash
-from .device import autocast, default_generator, send, sum_dtype
+from .device import autocast, default_generator, drain_every, send, sum_dtype
 from .graphs import CaptureError, Graphs, Inference, first_line, make_graphs
 from .optim import MAX_GRADIENT_NORM, NO_CORRECTION_STEP, make_optimizer, set_learning_rate
 from .ranks import GradientSum, Ranks
@@ -117,6 +118,8 @@ class Updater:
         self._gradients: dict[nn.Parameter, Tensor] = {}
         """Where graphs add up the gradients of several micro-batches; zeros between updates."""
         self._pending: list[_Pending] = []
+        self._drain_every = 10 if ranks.device.type == "cuda" else 1
+        self._drained_at = time.perf_counter()
         self._inference: Inference | None = None
 
     def update(
@@ -223,11 +226,16 @@ class Updater:
     def _update(self, batch: Any) -> Tensor:
         return torch.cat([self._add_gradient(batch), self._step()])
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to `drain`: on a CPU after each update."""
+        return len(self._pending) >= self._drain_every
+
     def drain(self) -> list[Update]:
         """Return the figures of the updates since the last call, oldest first.
 
-        A GPU is idle from then until it gets more work, so the loops call it only every few steps
-        (see `device.drain_every`). A loss that is not finite is noticed that much later, but always
+        A GPU is idle from then until it gets more work, so the loops call it only if something is
+        due, or if it `is_full`. A loss that is not finite is noticed that much later, but always
         before a checkpoint.
         """
         updates: list[Update] = []
@@ -253,6 +261,11 @@ class Updater:
             )
             updates.append(update)
         self._pending.clear()
+        drained_at = time.perf_counter()
+        # Several ranks, whose clocks differ, have to look at the same updates.
+        if self._ranks.device.type == "cuda" and self._ranks.num_ranks == 1:
+            self._drain_every = drain_every((drained_at - self._drained_at) / len(updates))
+        self._drained_at = drained_at
         return updates
 
     def inference(self, dtype: torch.dtype) -> Inference:

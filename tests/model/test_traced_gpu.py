@@ -49,6 +49,8 @@ def test_a_run_compiles_in_its_first_update_and_never_waits_in_one(
 def test_fine_tuning_never_waits_in_an_update_and_prediction_once_a_batch(trace):
     found = trace("task")
     assert not any(update["waits"] for update in found["updates"])
+    # A micro-batch is a single copy; all updates but the last of an epoch have two.
+    assert {update["copies"] for update in found["updates"][-8:]} == {1, 2}
     *batches, end = found["predicted"]
     # Nothing is compiled.
     assert {call["graphs"] for call in (*found["updates"], *batches)} == {0}

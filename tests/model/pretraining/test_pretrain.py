@@ -164,7 +164,7 @@ def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
 
     pretrain(make_config(evaluate_every=100, checkpoint_every=100), [instances], tmp_path, look)
     assert measured == [0, 0]  # a batch before and after
-    assert seen == [list(range(1, step)) for step in range(1, 13)]
+    assert seen == [list(range(1, step + 1)) for step in range(1, 13)]
 
 
 @pytest.mark.slow

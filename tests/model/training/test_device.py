@@ -128,10 +128,13 @@ def test_an_untested_gpu_is_used_carefully_and_only_if_it_is_named(name, monkeyp
     assert not packs_rows(ModelConfig(), device, torch.bfloat16)
     assert tokens_at_once(ModelConfig(), device) == 4096
     assert sum_dtype(device) == (torch.float32 if name == "mps" else torch.float64)
-    assert drain_every(device) == 1
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="one process"), join_ranks(name, 8):
         pass
+
+
+def test_a_gpu_is_waited_for_about_ten_times_a_second_or_every_ten_updates():
+    assert [drain_every(seconds) for seconds in (1.0, 0.0014, 1e-5, 0.0)] == [10, 71, 500, 500]
 
 
 @pytest.mark.parametrize(
