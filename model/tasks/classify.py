@@ -473,16 +473,13 @@ def example_logits(outputs: Outputs, features: Features) -> np.ndarray:
     return np.stack(means)
 
 
-def read_classify(
-    files: Sequence[Path], options: TaskOptions
-) -> tuple[Classification, list[TextExample]]:
-    """Return the task that a table of the user's own defines, and its examples.
+def classify_task(files: Sequence[Path], options: TaskOptions) -> Classification:
+    """Return the task that a table of the user's own defines.
 
     Labels are classes if they are words or whole numbers, scores if some have fractions; lists are
     any number of classes for each text.
     """
-    tables = [list(read_rows(file)) for file in files]
-    rows = list(chain.from_iterable(tables))
+    rows = list(chain.from_iterable(map(read_rows, files)))
     if not rows:
         raise UserError(f"{files[0]} contains no rows.")
     # A row may lack a column, which `usable` counts.
@@ -516,7 +513,7 @@ def read_classify(
                 f"{fewest_rows:,} {shown(smallest)}): read macro F1 instead of accuracy. `metric` "
                 "macro_f1 chooses by it, `class_weights` balanced weighs the loss."
             )
-    task = Classification(
+    return Classification(
         name="classify",
         text=tuple(columns[:1]),
         text_pair=tuple(columns[1:]),
@@ -527,8 +524,6 @@ def read_classify(
         id_column=_id_column(rows, column_names),
         **options.given("max_length", "stride", "metric", "class_weights"),
     )
-    make = partial(task._example, labelled=True)
-    return task, [example for table in tables for example in usable(table, make, labelled=True)]
 
 
 def _id_column(rows: Sequence[TableRow], names: Iterable[str]) -> str | None:

@@ -320,50 +320,42 @@ class WordClasses(WordTagging):
     name: str = "pos"
 
 
-def read_ner(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, list[Any]]:
+def ner_task(files: Sequence[Path], options: TaskOptions) -> WordTagging:
     """Return the task that the training `files` define, by their types of entities, or by their
-    tags if none has the form of an entity's; and their sentences.
+    tags if none has the form of an entity's.
     """
     # A wrong tag among those of entities is an error: all tags of a file decide, of the first one
     # that has any.
-    tags_by_file = (_tags(read_conll(file, True, ANY_TAGS)) for file in files)
+    tags_by_file = (_tags(_sentences([file], ANY_TAGS)) for file in files)
     tags = next(filter(None, tags_by_file), None)
     if tags and not any(map(ENTITY_TAGS.pattern.fullmatch, tags)):
-        return read_pos(files, options)
-    documents = [list(read_conll(file, True, ENTITY_TAGS)) for file in files]
-    types = {tag[2:] for tag in _tags(chain.from_iterable(documents)) if tag != OUTSIDE}
+        return pos_task(files, options)
+    sentences = list(_sentences(files, ENTITY_TAGS))
+    types = {tag[2:] for tag in _tags(sentences) if tag != OUTSIDE}
     if not types:
         raise UserError(
             f"{files[0]} contains no entity; the last column of each line must be a tag such as "
             "B-person, or a text have spans."
         )
-    first = next(chain.from_iterable(chain.from_iterable(documents)))
-    task = EntityRecognition(
+    return EntityRecognition(
         types=tuple(sorted(types)),
-        from_texts=first.text is not None,
+        from_texts=sentences[0].text is not None,
         **options.given("max_length"),
     )
-    return task, _examples(chain.from_iterable(documents))
 
 
-def read_pos(files: Sequence[Path], options: TaskOptions) -> tuple[WordTagging, list[Any]]:
-    """Return the task whose classes are the tags of the training `files`, and their sentences."""
-    documents = [document for file in files for document in read_conll(file, True, WORD_TAGS)]
-    tags = _tags(documents)
+def pos_task(files: Sequence[Path], options: TaskOptions) -> WordTagging:
+    """Return the task whose classes are the tags of the training `files`."""
+    tags = _tags(_sentences(files, WORD_TAGS))
     if len(tags) < 2:
         raise UserError(f"{files[0]} contains fewer than two different tags.")
-    task = WordClasses(labels=tuple(sorted(tags)), **options.given("max_length"))
-    return task, _examples(documents)
+    return WordClasses(labels=tuple(sorted(tags)), **options.given("max_length"))
 
 
-def _examples(documents: Iterable[list[Sentence]]) -> list[SentenceExample]:
-    return [
-        SentenceExample(document, number)
-        for document in documents
-        for number in range(len(document))
-    ]
+def _sentences(files: Sequence[Path], form: TagForm) -> Iterator[Sentence]:
+    for file in files:
+        yield from chain.from_iterable(read_conll(file, True, form))
 
 
-def _tags(documents: Iterable[list[Sentence]]) -> set[str]:
-    sentences = chain.from_iterable(documents)
+def _tags(sentences: Iterable[Sentence]) -> set[str]:
     return set(chain.from_iterable(sentence.tags or () for sentence in sentences))

@@ -15,21 +15,20 @@ from ...pipeline.seeding import stable_hash
 from ..checkpoint import files_digest
 from ..copies import local_copy
 from .catalogue import KINDS
-from .classify import Classification, read_classify
+from .classify import Classification, classify_task
 from .example_tables import SUFFIXES, is_hub, shown
 from .glue import GLUE
-from .ner import read_ner, read_pos
+from .ner import ner_task, pos_task
 from .options import TaskOptions, check_task
-from .squad import read_squad
+from .squad import squad_task
 from .task import Task, read_labelled
 
-_READERS: dict[str, Callable[[Sequence[Path], TaskOptions], tuple[Task, list[Any]]]] = {
-    "classify": read_classify,
-    "squad": read_squad,
-    "ner": read_ner,
-    "pos": read_pos,
+_DEFINED_BY_DATA: dict[str, Callable[[Sequence[Path], TaskOptions], Task]] = {
+    "classify": classify_task,
+    "squad": squad_task,
+    "ner": ner_task,
+    "pos": pos_task,
 }
-"""What reads the training files of the tasks that they define."""
 DEV_SETS = {"": "dev", "mismatched_": "dev_mismatched"}
 """By the prefix of their metrics; MNLI has two."""
 _WORDS = {
@@ -260,15 +259,13 @@ def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskS
         raise UserError(
             f"{data} contains no file with train in its name, only for {', '.join(splits)}."
         )
-    if isinstance(task, str) and task in _READERS:
-        task, train = _READERS[task](splits["train"], options)
-    else:
-        if isinstance(task, str):
+    if isinstance(task, str):
+        if task in GLUE:
             # Its columns and classes are published, so the training files have no say in them.
             task = replace(GLUE[task], **options.given("max_length"))
-        train = read_labelled(task, splits["train"])
-    if not train:
-        raise UserError(f"{data} contains no rows.")
+        else:
+            task = _DEFINED_BY_DATA[task](splits["train"], options)
+    train = read_labelled(task, splits["train"])
     dev = {prefix: read_labelled(task, files) for prefix, files in dev_sets(splits).items()}
     # MNLI's second dev set alone does not count: runs are chosen by the first.
     held_out = "" not in dev

@@ -30,7 +30,7 @@ from .batches import Feature, TaskBatch
 from .example_tables import notice_once
 from .metrics import softmax
 from .options import Size, TaskOptions
-from .squad_files import TABLES, Question, QuestionFile, read_questions
+from .squad_files import TABLES, Question, read_questions
 from .squad_metrics import Metric, Version, best_threshold, question_scores, squad_scores
 from .squad_windows import (
     PassageWindow,
@@ -115,16 +115,13 @@ class Squad(Task[Question]):
         return Recipe(batch_size=48, epochs=2.0, learning_rates=(5e-5,))
 
     def read(self, path: Path, labelled: bool) -> Iterator[Question]:
-        content = read_questions(path, labelled)
-        return iter(self._usable(path, content) if labelled else content.questions)
-
-    def _usable(self, path: Path, content: QuestionFile) -> list[Question]:
-        """Return the labelled questions of a file, of 1.1 those with an answer."""
-        version, questions, _ = content
-        if version not in (self.version, None):
+        """Yield the questions of a file, of 1.1 those with an answer if they are `labelled`."""
+        version, questions, _ = read_questions(path, labelled)
+        if labelled and version not in (self.version, None):
             raise UserError(f"{path} is SQuAD {version}, but SQuAD {self.version} is trained.")
-        if self.version == "2.0":
-            return questions
+        if not labelled or self.version == "2.0":
+            yield from questions
+            return
         answered = [question for question in questions if question.answers]
         num_unanswered = len(questions) - len(answered)
         if num_unanswered:
@@ -134,7 +131,7 @@ class Squad(Task[Question]):
             if not answered:
                 raise UserError(finding)
             notice_once(f"{path}: left out, as {finding}")
-        return answered
+        yield from answered
 
     def parse_line(self, line: str, where: str) -> Question:
         texts = line.split("\t")
@@ -341,16 +338,12 @@ class Squad(Task[Question]):
         return files
 
 
-def read_squad(files: Sequence[Path], options: TaskOptions) -> tuple[Squad, list[Question]]:
-    """Return the task of the training `files`, and their questions."""
+def squad_task(files: Sequence[Path], options: TaskOptions) -> Squad:
+    """Return the task of the training `files`."""
     contents = [read_questions(file, labelled=True) for file in files]
     given = options.given("max_length", "stride")
     if all(content.is_korquad for content in contents):
         given["metric"] = "korquad"
     # A file without a version has no question marked as impossible, and fits either.
     has_silence = any(content.version == "2.0" for content in contents)
-    task = Squad(version="2.0" if has_silence else "1.1", **given)
-    questions: list[Question] = []
-    for file, content in zip(files, contents, strict=True):
-        questions += task._usable(file, content)
-    return task, questions
+    return Squad(version="2.0" if has_silence else "1.1", **given)

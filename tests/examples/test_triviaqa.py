@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
-from clozeworks.model.tasks.squad import read_squad
+from clozeworks.model.tasks.squad import squad_task
 from triviaqa import NUM_TOKENS, convert, main
 
 # In the form of qa/wikipedia-train.json.
@@ -58,7 +58,7 @@ def converted(path: Path, *options: str) -> str:
 def test_documents_whose_beginning_has_an_answer_are_passages(folder):
     printed = converted(folder / "qa/wikipedia-train.json")
     path = folder / "squad/wikipedia-train.json"
-    task, _ = read_squad([path], TaskOptions())
+    task = squad_task([path], TaskOptions())
     assert task.version == "1.1"
     (question,) = task.read(path, labelled=True)
     assert question.id == "tc_33:Sunset.txt"

@@ -17,7 +17,7 @@ from clozeworks.model.tasks.classify import (
     Classification,
     SequenceClassifier,
     TextExample,
-    read_classify,
+    classify_task,
 )
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TASK_NAMES, TaskOptions, check_task
@@ -61,7 +61,7 @@ def test_a_first_row_without_a_label_or_its_column_is_no_reason_to_refuse_the_ot
 
 
 def classify(path: Path, **options):
-    return read_classify([path], TaskOptions(**options))[0]
+    return classify_task([path], TaskOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_weights_of_classes_are_refused_where_they_would_do_nothing():
 def test_a_column_names_groups_and_is_needed_for_training_alone(tmp_path):
     rows = "text,label,author\na,x,Ann\nb,y,Ben\nc,x,\na,y,Ben\n"
     path = write(tmp_path / "a.csv", rows)
-    task, examples = read_classify([path], TaskOptions(group="author"))
-    assert [task.group(example) for example in examples] == ["Ann", "Ben", "Ben"]
+    task = classify(path, group="author")
+    assert [task.group(example) for example in task.read(path, True)] == ["Ann", "Ben", "Ben"]
     saved = restore_task(json.loads(json.dumps(task.settings())))
     assert saved == replace(task, group_column=None)
     with pytest.raises(UserError, match=r"no column 'writer', only text, label, author"):
@@ -334,7 +334,7 @@ def test_whole_numbers_are_classes_and_fractions_scores_and_it_is_said(tmp_path,
 
 def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, checkpoint):
     path = write(tmp_path / "a.csv", "text,label\n" + "the film was very,1\nbad,0\n" * 2)
-    task, _ = read_classify([path], TaskOptions(max_length=8, stride=3))
+    task = classify_task([path], TaskOptions(max_length=8, stride=3))
     assert restore_task(json.loads(json.dumps(task.settings()))) == task
     tokenizer = TextTokenizer(checkpoint)
     words = "the film was very good the film was bad"
@@ -348,4 +348,4 @@ def test_long_texts_are_read_in_windows_whose_logits_are_averaged(tmp_path, chec
     logits = [np.array(values, dtype=np.float32) for values in ([0, 4], [1, 0], [1, 0])]
     assert [answer["label"] for answer in task.answers(logits, features, examples)] == ["1", "0"]
     with pytest.raises(UserError, match="`stride` makes windows of single texts"):
-        read_classify([path], TaskOptions(text="text,label", stride=3))
+        classify_task([path], TaskOptions(text="text,label", stride=3))

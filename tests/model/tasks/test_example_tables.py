@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.model.tasks.classify import TextExample, read_classify
+from clozeworks.model.tasks.classify import TextExample, classify_task
 from clozeworks.model.tasks.example_tables import read_rows
 from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TaskOptions
@@ -183,13 +183,14 @@ def test_nan_is_a_missing_label_however_it_is_written(tmp_path, capsys):
     pq.write_table(pa.table({"text": ["a"] * 5, "label": labels}), path)
     assert classify(path).labels == ("0", "1")
     path = write(tmp_path / "a.csv", "text,label\na,x\nb,nan\nc,y\nd,NaN\n")
-    task, examples = read_classify([path], TaskOptions())
-    assert (task.labels, [example.text for example in examples]) == (("x", "y"), ["a", "c"])
+    task = classify(path)
+    texts = [example.text for example in task.read(path, True)]
+    assert (task.labels, texts) == (("x", "y"), ["a", "c"])
     assert "Left out 2 of 4 rows (without label)" in capsys.readouterr().err
 
 
 def classify(path: Path, **options):
-    return read_classify([path], TaskOptions(**options))[0]
+    return classify_task([path], TaskOptions(**options))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clozeworks.model.tasks.options import TaskOptions
-from clozeworks.model.tasks.squad import Squad, read_squad
+from clozeworks.model.tasks.squad import Squad, squad_task
 from clozeworks.model.tasks.squad_metrics import (
     exact_match,
     normalize_answer,
@@ -108,7 +108,7 @@ def test_the_metric_is_that_of_the_file(tmp_path):
     )
     other = write(tmp_path / "train.json", korquad(*QUESTIONS, version="1.1"))
     for files, metric in (([korean], "korquad"), ([other], "squad"), ([korean, other], "squad")):
-        task, _ = read_squad(files, TaskOptions())
+        task = squad_task(files, TaskOptions())
         assert (task.version, task.metric) == ("1.1", metric)
     assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == (
         "1.1",

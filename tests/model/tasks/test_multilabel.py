@@ -18,7 +18,7 @@ from clozeworks.model.finetuning.model import make_model
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import restore_task
-from clozeworks.model.tasks.classify import Classification, read_classify
+from clozeworks.model.tasks.classify import Classification, classify_task
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
@@ -45,7 +45,7 @@ def write_rows(path: Path, rows: Any) -> Path:
 
 def test_labels_are_a_list(tmp_path):
     listed = write_rows(tmp_path / "a.jsonl", ROWS)
-    task, _ = read_classify([listed], TaskOptions())
+    task = classify_task([listed], TaskOptions())
     assert task.labels == ("anger", "joy", "love")
     targets = [example.target for example in task.read(listed, labelled=True)]
     assert targets == [(1, 2), (0,), (), (1,)]
@@ -62,7 +62,7 @@ def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
     saved = datasets.Dataset.from_list(rows, features=features)
     datasets.DatasetDict({"train": saved}).save_to_disk(tmp_path / "set")
     (path,) = find_splits(f"hf:{tmp_path / 'set'}")["train"]
-    task, _ = read_classify([path], OPTIONS)
+    task = classify_task([path], OPTIONS)
     assert task.labels == tuple(names)
     targets = [example.target for example in task.read(path, labelled=True)]
     assert targets == [(1, 2), (0,), (), (1,)]
@@ -80,7 +80,7 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
     with pytest.raises(UserError, match="line 1: the labels are 3, not a list"):
         list(task.read(write_rows(tmp_path / "b.jsonl", [{"text": "a", "label": 3}]), True))
     with pytest.raises(UserError, match="label holds 1 different labels in 1 rows"):
-        read_classify([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": ["b"]}])], OPTIONS)
+        classify_task([write_rows(tmp_path / "c.jsonl", [{"text": "a", "label": ["b"]}])], OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_vectors_of_0_and_1_are_refused(tmp_path, vectors):
     rows = [{"text": f"film {number}", "label": label} for number, label in enumerate(vectors)]
     path = write_rows(tmp_path / "train.jsonl", rows)
     with pytest.raises(UserError, match="label holds vectors of 0 and 1; give"):
-        read_classify([path], OPTIONS)
+        classify_task([path], OPTIONS)
     # Lists of two classes with these names are not vectors: their lengths differ.
     write_rows(path, [{"text": "a", "label": [0, 1]}, {"text": "b", "label": [1]}])
-    assert read_classify([path], OPTIONS)[0].labels == ("0", "1")
+    assert classify_task([path], OPTIONS).labels == ("0", "1")
 
 
 def test_the_loss_is_that_of_transformers(checkpoint):

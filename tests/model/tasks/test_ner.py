@@ -18,11 +18,12 @@ from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.batches import make_batch
 from clozeworks.model.tasks.conll import has_columns, read_conll
-from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, read_ner
+from clozeworks.model.tasks.ner import EntityRecognition, TokenClassifier, ner_task
 from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.sentence_rows import SentenceExample, context_windows, sentence_rows
 from clozeworks.model.tasks.splits import find_splits, read_data
 from clozeworks.model.tasks.tagged import Sentence, bio_tags, entities, entity_scores, split_words
+from clozeworks.model.tasks.task import read_labelled
 from clozeworks.model.tokenizer import TextTokenizer
 from clozeworks.pipeline.errors import UserError
 from hypothesis import given
@@ -154,7 +155,7 @@ def test_four_columns_with_documents_and_two_without(tmp_path):
 def test_bad_columns_are_named(tmp_path, text, message):
     path = write(tmp_path / "train.conll", text)
     with pytest.raises(UserError) as error:
-        read_ner([path], TaskOptions())
+        ner_task([path], TaskOptions())
     assert message in str(error.value)
 
 
@@ -179,7 +180,7 @@ def test_types_that_were_not_learned_and_other_mistakes_are_named(tmp_path, chec
     with pytest.raises(UserError, match=r"dev\.json, line 1 is not a JSON object"):
         list(task.read(write(tmp_path / "dev.json", "[]\n"), labelled=False))
     with pytest.raises(UserError, match=r"train\.csv is a \.csv file; give CoNLL columns"):
-        read_ner([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
+        ner_task([write(tmp_path / "train.csv", "text,label\n")], TaskOptions())
     with pytest.raises(UserError, match="`stride` is for classify, squad; ner does not take it"):
         check_task("ner", TaskOptions(stride=64))
 
@@ -389,7 +390,7 @@ def test_columns_are_told_from_sentences(tmp_path, text: str, expected: bool):
 def test_tags_without_a_type_are_answered_with_the_line_that_names_it(tmp_path):
     path = write(tmp_path / "train.tsv", "IL-2\tB\ngene\tI\nL\tO\n")
     with pytest.raises(UserError, match=r"line 1: the tag is 'B', .* Name the type: sed") as error:
-        read_ner([path], TaskOptions())
+        ner_task([path], TaskOptions())
     program = str(error.value).split("'")[-2]
     named = subprocess.run(["sed", "-E", program, path], capture_output=True, text=True, check=True)
     assert named.stdout == "IL-2\tB-gene\ngene\tI-gene\nL\tO\n"
@@ -408,7 +409,7 @@ def test_a_table_has_a_sentence_per_row(tmp_path):
         {"id": "1", "tokens": ["Lon don"], "ner_tags": ["U-LOC"]},
     ]
     path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    task, _ = read_ner([path], TaskOptions())
+    task = ner_task([path], TaskOptions())
     assert isinstance(task, EntityRecognition)
     assert task.types == ("LOC", "ORG")
     examples = list(task.read(path, labelled=True))
@@ -474,7 +475,7 @@ def test_documents_are_held_out_as_a_whole(tmp_path, checkpoint):
 @needs_shared_data
 def test_a_set_of_the_hub_has_numbered_tags(tmp_path):
     path = WNUT / "emerging.dev.conll"
-    task, _ = read_ner([path], TaskOptions())
+    task = ner_task([path], TaskOptions())
     expected = [example.sentence[:2] for example in task.read(path, labelled=True)][:50]
     names = list(task.labels)
     rows = [
@@ -497,9 +498,9 @@ def test_a_set_of_the_hub_has_numbered_tags(tmp_path):
 def test_an_empty_first_file_decides_nothing(tmp_path, tags, name):
     lines = "".join(f"a {tag}\n" for tag in tags.split())
     files = [write(tmp_path / "a.conll", ""), write(tmp_path / "b.conll", lines)]
-    task, examples = read_ner(files, TaskOptions())
+    task = ner_task(files, TaskOptions())
     assert task.name == name
-    assert len(examples) == 1
+    assert len(read_labelled(task, files)) == 1
 
 
 def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from clozeworks.model.tasks.catalogue import restore_task
-from clozeworks.model.tasks.ner import WordClasses, read_ner, read_pos
+from clozeworks.model.tasks.ner import WordClasses, ner_task, pos_task
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import read_data
 from clozeworks.model.tokenizer import TextTokenizer
@@ -35,7 +35,7 @@ CONLLU = """# newdoc id = 1
 
 def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
     conllu = write(tmp_path / "train.conllu", CONLLU)
-    task, _ = read_pos([conllu], TaskOptions())
+    task = pos_task([conllu], TaskOptions())
     assert task.labels == ("AUX", "NOUN", "PART", "PRON", "PUNCT", "VERB")
     examples = list(task.read(conllu, labelled=True))
     assert [len(example.document) for example in examples] == [2, 2, 1]
@@ -52,13 +52,13 @@ def test_conllu_columns_and_tables_have_the_same_words_and_tags(tmp_path):
     for path in (write(tmp_path / "train.conll", columns), write(tmp_path / "train.jsonl", rows)):
         read = [example.sentence for example in task.read(path, labelled=True)]
         assert [(sentence.words, sentence.tags) for sentence in read] == sentences
-        assert read_ner([path], TaskOptions())[0] == task  # none of the tags has an entity's form
+        assert ner_task([path], TaskOptions()) == task  # none of the tags has an entity's form
     with pytest.raises(
         UserError, match=r"line 1: the number of columns is 2, not 10 as in CoNLL-U"
     ):
-        read_pos([write(tmp_path / "bad.conllu", "1\tDo\n")], TaskOptions())
+        pos_task([write(tmp_path / "bad.conllu", "1\tDo\n")], TaskOptions())
     with pytest.raises(UserError, match="contains fewer than two different tags"):
-        read_pos([write(tmp_path / "one.conll", "a X\n")], TaskOptions())
+        pos_task([write(tmp_path / "one.conll", "a X\n")], TaskOptions())
 
 
 def test_universal_dependencies_have_a_text_beside_each_file(tmp_path):

@@ -12,7 +12,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.conll import read_conll, sentence_of_text, with_spans
-from clozeworks.model.tasks.ner import read_ner
+from clozeworks.model.tasks.ner import ner_task
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.tagged import Entity, entities
 from clozeworks.pipeline.errors import UserError
@@ -57,7 +57,7 @@ def test_spans_are_read_in_every_form(tmp_path: Path, form: str):
     assert sentence.tags == TAGS
     ((unlabelled,),) = read_conll(path, labelled=False)
     assert (unlabelled.tags, unlabelled.words) == (None, sentence.words)
-    task, _ = read_ner([path], TaskOptions())
+    task = ner_task([path], TaskOptions())
     assert (task.name, task.labels[1:]) == ("ner", ("B-LOC", "I-LOC", "B-PER", "I-PER"))
 
 

@@ -10,8 +10,9 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.options import TaskOptions, check_task
 from clozeworks.model.tasks.splits import read_data
-from clozeworks.model.tasks.squad import Squad, read_squad
+from clozeworks.model.tasks.squad import Squad, squad_task
 from clozeworks.model.tasks.squad_files import GoldAnswer, Question, read_questions
+from clozeworks.model.tasks.task import read_labelled
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.shared_data import needs_shared_data
@@ -52,14 +53,14 @@ def test_questions_come_with_passage_answers_and_location(tmp_path):
 def test_the_version_is_recognised(tmp_path, content, version):
     path = write(tmp_path / "a.json", content)
     assert read_questions(path, labelled=True).version == version
-    assert read_squad([path], TaskOptions())[0].version == (version or "1.1")
+    assert squad_task([path], TaskOptions()).version == (version or "1.1")
 
 
 def test_each_version_has_its_recipe_and_options_belong_to_squad(tmp_path):
     assert Squad(version="1.1").recipe == (32, 3.0, (5e-5,))
     assert Squad(version="2.0").recipe == (48, 2.0, (5e-5,))
     path = write(tmp_path / "a.json", squad_json(qa()))
-    task, _ = read_squad([path], TaskOptions(stride=99))
+    task = squad_task([path], TaskOptions(stride=99))
     assert (task.max_length, task.stride, task.max_question_length, task.max_answer_length) == (
         384,
         99,
@@ -127,7 +128,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
     first = write(tmp_path / "train-v1.1.json", squad_json(qa()))
     second = write(tmp_path / "train-v2.0.json", squad_json(qa(), IMPOSSIBLE, version="v2.0"))
     with pytest.raises(UserError, match=r"train-v1.1.json is SQuAD 1.1, but SQuAD 2.0 is trained"):
-        read_squad([first, second], TaskOptions())
+        read_labelled(squad_task([first, second], TaskOptions()), [first, second])
     (tmp_path / "latin.json").write_bytes(b'{"data": "\xe9"}')
     with pytest.raises(UserError, match=r"latin\.json is not in the official format of SQuAD"):
         read_questions(tmp_path / "latin.json", labelled=True)
@@ -209,7 +210,7 @@ def test_a_table_and_a_set_of_the_hub_have_the_questions_of_the_official_file(so
     saved.save_to_disk(tmp_path / "set")
     for data in (table, f"hf:{tmp_path / 'set'}", f"hf:{tmp_path / 'set'}:train"):
         read = read_data("squad", data, TaskOptions())
-        assert read.task == read_squad([source], TaskOptions())[0]
+        assert read.task == squad_task([source], TaskOptions())
         questions = sorted([*read.train, *read.dev[""]], key=lambda question: question.id)
         assert [each._replace(where="") for each in questions] == sorted(
             expected, key=lambda question: question.id
