@@ -49,11 +49,8 @@ def export(
         if name not in FILES or not storage.exists(storage.join(output, name)):
             raise UserError(f"{output} contains other files ({name}, …). Choose another `output`.")
     if present and not overwrite:
-        if WEIGHTS in present:
-            content = "a model. Replace it, its card too,"
-        else:
-            content = f"{', '.join(present)} but no {WEIGHTS}. Replace what is there"
-        raise UserError(f"{output} contains {content} with `overwrite`.")
+        content = ", ".join(present)
+        raise UserError(f"{output} contains {content}. Replace what is there with `overwrite`.")
     target = OutputDirectory(output)
     with locked(output):
         target.remove(*present)  # such as the task.json of another model

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from ...pipeline.config import identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.vocabulary import Vocabulary
@@ -209,20 +211,12 @@ def _open_directories(
     directories = [open_instances(path) for path in instances]
     batch_size = config.batch_size
     for directory in directories:
+        _check_same_vocabulary(directory, directories[0])
         # The default is tolerated: a first try on a few documents should train, not fail.
         if batch_size > max(directory.num_rows, PretrainConfig.batch_size):
             raise UserError(
                 f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} "
                 "rows; lower it."
-            )
-    for directory in directories:
-        if (
-            directory.manifest.tokenizer.fingerprint
-            != directories[0].manifest.tokenizer.fingerprint
-        ):
-            raise UserError(
-                f"{directory.path} and {instances[0]} were built with different vocabularies; "
-                "rebuild one with the other's vocabulary."
             )
         if objective == "mlm+nsp" and not directory.has_pairs:
             raise UserError(
@@ -234,13 +228,17 @@ def _open_directories(
     return directories
 
 
+def _check_same_vocabulary(directory: InstanceDirectory, first: InstanceDirectory) -> None:
+    if directory.manifest.tokenizer.fingerprint != first.manifest.tokenizer.fingerprint:
+        raise UserError(
+            f"{directory.path} and {first.path} were built with different vocabularies; rebuild "
+            "one with the other's vocabulary."
+        )
+
+
 def _open_also(path: str, first: InstanceDirectory, shape: EncoderConfig) -> InstanceDirectory:
     also = open_instances(path, "validation")
-    if also.manifest.tokenizer.fingerprint != first.manifest.tokenizer.fingerprint:
-        raise UserError(
-            f"`also` {path} and {first.path} were built with different vocabularies; rebuild one "
-            "with the other's vocabulary."
-        )
+    _check_same_vocabulary(also, first)
     if also.max_length > shape.num_positions:
         raise UserError(
             f"`also` {path} has rows of up to {also.max_length} tokens, but the model has "
@@ -323,14 +321,7 @@ def _masks(
     if len(phase_rates) < 2:
         return Masks(vocabulary, how, phase_rates)
     assert schedule.num_steps is not None, "checked by the config"
-    # The first and the last rate are those of the run, unless each phase has rates of its own.
-    ends = (0, *schedule.phase_ends, schedule.num_steps)
-    first_step = ends[phase]
-    steps = range(first_step, ends[phase + 1]) if is_by_phase else range(schedule.num_steps)
-    return Masks(
-        vocabulary,
-        how,
-        phase_rates,
-        start=(first_step - steps.start) / len(steps),
-        share_per_row=1 / (len(steps) * config.batch_size),
-    )
+    start, end = (0, *schedule.phase_ends, schedule.num_steps)[phase : phase + 2]
+    if not is_by_phase:  # they are the run's first and last
+        phase_rates = tuple(np.interp((start, end), (0, schedule.num_steps), phase_rates).tolist())
+    return Masks(vocabulary, how, phase_rates, 1 / ((end - start) * config.batch_size))

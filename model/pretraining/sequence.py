@@ -49,16 +49,14 @@ class Masks:
     config: BuildConfig
     rates: tuple[float, ...] = ()
     """One for all rows, or the first and the last, linear in the position; none: `config`'s."""
-    start: float = 0.0
-    """The share of the rates' steps that is over at position 0."""
     share_per_row: float = 0.0
-    """The share of the rates' steps that a row takes."""
+    """The share of the way between the two that a row takes."""
 
     def rates_at(self, positions: np.ndarray) -> np.ndarray | None:
         """Return the rates of the rows at these positions; None for `config`'s."""
         if not self.rates:
             return None
-        shares = np.minimum(1.0, self.start + positions * self.share_per_row)
+        shares = np.minimum(1.0, positions * self.share_per_row)
         first, last = self.rates[0], self.rates[-1]
         return first + (last - first) * shares
 

@@ -68,7 +68,7 @@ def test_only_the_model_its_tokenizer_and_its_card_are_copied(run, tmp_path, cap
 def test_a_model_that_is_there_may_have_an_edited_card(run, tmp_path):
     export(run, tmp_path / "hub")
     (tmp_path / "hub" / "README.md").write_text(f"{CARD}What it is for.\n")
-    with pytest.raises(UserError, match=r"hub contains a model\. .* with `overwrite`"):
+    with pytest.raises(UserError, match=r"hub contains .*model\.safetensors.* with `overwrite`"):
         export(run, tmp_path / "hub")
     assert (tmp_path / "hub" / "README.md").read_text().endswith("What it is for.\n")
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_exported_is_refused(run, tmp_path):
     card = tmp_path / "data" / "README.md"
     card.parent.mkdir()
     card.write_text("of a data set")
-    content = "README.md but no model.safetensors. Replace what is there with `overwrite`."
+    content = "README.md. Replace what is there with `overwrite`."
     refused(f"{card.parent} contains {content}", run, card.parent)
     assert card.read_text() == "of a data set"
     link = run / "tokenizer_config.json"

@@ -74,7 +74,7 @@ def test_what_a_run_forgets_is_measured_on_other_instances(instances, tmp_path, 
     assert "also" not in pretrain(changed, [instances], tmp_path / "third")
     assert f"{instances} was not measured before the first step" in capsys.readouterr().err
     other = str(write_instances(tmp_path / "other", vocab_size=70))
-    with pytest.raises(UserError, match=r"`also`.*different vocabularies"):
+    with pytest.raises(UserError, match="different vocabularies"):
         pretrain(PretrainConfig(also=other, **options), [instances], tmp_path / "fourth")
 
 

@@ -152,7 +152,7 @@ def test_a_rate_that_falls_is_that_of_the_position(instances):
     directory = data.open_instances(str(instances))
     steady = make_masks(instances)
     # The run has 132 rows, of which the first half lies before this sequence.
-    masks = replace(steady, rates=(0.4, 0.2), start=0.5, share_per_row=1 / 132)
+    masks = replace(steady, rates=(0.3, 0.2), share_per_row=1 / 66)
     rows = small(directory, 7, masks=masks).rows(0, 66)
     # Each row has its own rate, although several are masked together.
     shares = 0.5 + np.arange(66) / 132
