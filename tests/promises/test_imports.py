@@ -24,6 +24,7 @@ CONTRACTS = {
         "ragged",
         "schemas",
         "seeding",
+        "lazy",
         "source_formats",
         "data_card",
     )

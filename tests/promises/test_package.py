@@ -40,7 +40,7 @@ def test_every_module_and_data_file_of_the_checkout_is_in_the_wheel(wheel: Path)
     files = [
         path
         for path in paths
-        if path.suffix in (".py", ".html", ".toml") or path.name == "py.typed"
+        if path.suffix in (".py", ".pyi", ".html", ".toml") or path.name == "py.typed"
     ]
     installed = {
         f"clozeworks/{path.relative_to(ROOT).as_posix().removeprefix('package/')}" for path in files
