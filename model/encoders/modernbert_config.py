@@ -32,7 +32,6 @@ SHORT_ROWS = 1024
 those that attend to whole rows if a run extends it beyond them.
 """
 Base = Annotated[float, Meta(ge=1)]
-"""A base frequency of rotary positions."""
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
 

@@ -95,12 +95,11 @@ def extract_features(
     made_from = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}
     footer = {b"clozeworks": json.dumps(made_from).encode(), VERSION_KEY: str(SCHEMA_VERSION)}
     schema = extractor.table([], 0).schema.with_metadata(footer)
-    how: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
     # A dictionary of words saves space; hidden states hardly repeat.
-    how["use_dictionary"] = ["word", "token"]
+    words: Any = {"use_dictionary": ["word", "token"], "write_page_checksum": True}
     with (
         write_file(str(output)) as file,
-        pq.ParquetWriter(file, schema, **how) as writer,
+        pq.ParquetWriter(file, schema, compression="zstd", **words) as writer,
         oom_as_run_error("max_length"),
     ):
         texts = read_texts(data, config)

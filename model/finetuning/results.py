@@ -8,7 +8,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,19 +206,16 @@ def read_results(folder: str | Path) -> list[ResultLine]:
         directory = file.parent
         runs = read_runs(directory)
         if runs:
-            identity = parse_json(file.read_bytes(), dict[str, Any], file, ADVICE)
-            facts = {
-                "directory": str(directory.relative_to(root)),
-                "data": str(identity.get("data", "")),
-            }
-            lines.extend(_lines(runs, read_summary(directory), facts))
+            data = str(parse_json(file.read_bytes(), dict[str, Any], file, ADVICE).get("data", ""))
+            name = str(directory.relative_to(root))
+            lines.extend(_lines(runs, read_summary(directory), name, data))
     if not lines:
         raise UserError(f"{folder} contains no finished run of `clozeworks finetune`.")
     return lines
 
 
 def _lines(
-    runs: Sequence[RunSummary], summary: FinetuneSummary | None, facts: Mapping[str, str]
+    runs: Sequence[RunSummary], summary: FinetuneSummary | None, directory: str, data: str
 ) -> Iterator[ResultLine]:
     best = best_of(runs)
     unit = 1 if best.task in IN_PERCENT else 100
@@ -238,7 +235,8 @@ def _lines(
         if summary is not None and metric == metrics[0]:
             degenerate_runs = summary["degenerate_runs"]
         yield ResultLine(
-            **facts,
+            directory=directory,
+            data=data,
             task=best.task,
             variant=best.variant,
             checkpoint=best.checkpoint,

@@ -1,8 +1,7 @@
 """Measure losses and accuracies on a held-out split: no dropout, stored masks, in order."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -117,37 +116,26 @@ def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str,
     }
 
 
-def baseline(batches: Iterable[PretrainBatch]) -> dict[str, float]:
+def baseline(batches: Sequence[PretrainBatch]) -> dict[str, float]:
     """Return what the best constant answers reach on these rows: the metrics of `metrics`.
 
     They are the frequencies of the tokens that are to be predicted (a unigram model fitted to these
     very rows) and of the labels. Few rows flatter them, as there are few different tokens.
     """
-    token_counts: Counter[int] = Counter()
-    label_counts: Counter[int] = Counter()
-    for batch in batches:
-        token_counts.update(_counted(batch.masked_ids))
-        if batch.next_sentence_label_B is not None:
-            label_counts.update(_counted(batch.next_sentence_label_B))
-    values = {}
-    if token_counts:
-        values["mlm_loss"] = _entropy(token_counts)
-        values["mlm_accuracy"] = max(token_counts.values()) / token_counts.total()
-        values["perplexity"] = math.exp(values["mlm_loss"])
-    if label_counts:
-        values["nsp_loss"] = _entropy(label_counts)
-        values["nsp_accuracy"] = max(label_counts.values()) / label_counts.total()
+    token_ids = [batch.masked_ids.flatten() for batch in batches]
+    labels = [batch.next_sentence_label_B for batch in batches]
+    values: dict[str, float] = {}
+    for name, parts in (("mlm", token_ids), ("nsp", [part for part in labels if part is not None])):
+        answers = torch.cat(parts) if parts else torch.empty(0)
+        counts = answers[answers != IGNORED].unique(return_counts=True)[1]
+        if not len(counts):
+            continue
+        shares = counts.double() / counts.sum()
+        values[f"{name}_loss"] = -float(shares @ shares.log())  # the mean surprise, in nats
+        values[f"{name}_accuracy"] = float(shares.max())
+        if name == "mlm":
+            values["perplexity"] = math.exp(values["mlm_loss"])
     return values
-
-
-def _counted(ids: torch.Tensor) -> list[int]:
-    return ids[ids != IGNORED].tolist()
-
-
-def _entropy(counts: Counter[int]) -> float:
-    """Return the mean surprise (nats) of an answer that gives each its share."""
-    total = counts.total()
-    return -sum(count / total * math.log(count / total) for count in counts.values())
 
 
 @torch.no_grad()

@@ -67,21 +67,28 @@ def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
     """
     # "the" is a whole word in WordPiece, and the end of one in byte-level BPE.
     are_of_one_kind = old.spelling == new.spelling
-    spell = _wordpiece_speller(old) if old.spelling == "##" else _speller(old)
+    spelling, cuts = _wordpiece(old) if old.spelling == "##" else _subwords(old)
     pieces_by_token: list[list[int]] = []
     tokens = zip(new.texts, new.tokens, new.is_ordinary, new.continues, strict=True)
     for text, token, is_ordinary, continues in tokens:
         if token in old.ids and (are_of_one_kind or not is_ordinary):
             pieces = [old.ids[token]]
-        elif is_ordinary:
-            pieces = spell(text, bool(continues))
+        elif is_ordinary and (spelt := spelling(text, bool(continues))):
+            with faults_reported():
+                pieces = [piece.id for piece in cuts.tokenize(spelt)]
+            if old.unk_id in pieces:
+                pieces = []
         else:
             pieces = []  # an [unused] token, which no text contains
         pieces_by_token.append(pieces)
     return pieces_by_token
 
 
-def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
+_Spelling = Callable[[str, bool], str]
+"""Returns a token's text, and whether it continues a word, as a model takes it; "" if it cannot."""
+
+
+def _subwords(old: Vocabulary) -> tuple[_Spelling, Any]:
     # The model alone is asked for a part of a word: before a text, the whole tokenizer may put a
     # space, and with it the start of a word.
     tokenizer = old.tokenizer()
@@ -90,9 +97,9 @@ def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
     to_bytes = ByteLevel(add_prefix_space=False, use_regex=False)
     space = " " if old.spelling == "byte-level" else "▁"
 
-    def spell(text: str, continues: bool) -> list[int]:
+    def spelling(text: str, continues: bool) -> str:
         if "\N{REPLACEMENT CHARACTER}" in text:  # it stands for a part of a character
-            return []
+            return ""
         # A word begins with its space; punctuation stands without one.
         starts_word = text[:1].isalnum() and not continues
         if normalizer is not None and not writes_bytes:
@@ -103,14 +110,12 @@ def _speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
             text = normalizer.normalize_str(text)
         elif old.spelling == "byte-level" and text:
             [(text, _)] = to_bytes.pre_tokenize_str(text)
-        with faults_reported():
-            pieces = [token.id for token in tokenizer.model.tokenize(text)]
-        return [] if old.unk_id in pieces else pieces
+        return text
 
-    return spell
+    return spelling, tokenizer.model
 
 
-def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
+def _wordpiece(old: Vocabulary) -> tuple[_Spelling, Any]:
     normalizer = BertNormalizer(
         lowercase=old.normalization.lowercase,
         strip_accents=old.normalization.strip_accents,
@@ -121,12 +126,11 @@ def _wordpiece_speller(old: Vocabulary) -> Callable[[str, bool], list[int]]:
     # WordPiece makes [UNK] of a word with more characters; here every token is spelt.
     wordpiece = WordPiece(old.ids, unk_token=old.specials.unk, max_input_chars_per_word=1_000_000)
 
-    def spell(text: str, continues: bool) -> list[int]:
+    def spelling(text: str, continues: bool) -> str:
         # Normalising puts spaces around Chinese characters, and a token has none.
         text = normalizer.normalize_str(text).replace(" ", "")
         if text and continues:
             text = f"##{text}"  # as the vocabulary has the end of a word
-        pieces = [token.id for token in wordpiece.tokenize(text)] if text else []
-        return [] if old.unk_id in pieces else pieces
+        return text
 
-    return spell
+    return spelling, wordpiece

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,16 +29,6 @@ from ...pipeline.ragged import offsets_of
 from ...pipeline.seeding import rng_for
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from .data import NUM_READERS, InstanceDirectory, RowGroup, mask_anew, read_group
-
-
-class _Piece(NamedTuple):
-    """Consecutive rows of one block, all of whose masks are drawn together."""
-
-    epoch: int
-    block: int
-    first: int
-    """In the shuffled order of the block."""
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -107,7 +97,7 @@ class RowSequence:
 
     def rows(self, start: int, stop: int) -> Rows:
         """Return the rows at the positions from `start` up to `stop`, maybe of several epochs."""
-        return concatenate([self._piece_rows(piece) for piece in self._pieces(start, stop)])
+        return concatenate([self._piece_rows(*piece) for piece in self._pieces(start, stop)])
 
     def locate(self, position: int) -> str:
         """Return the shard and row number of the row at `position`, for messages."""
@@ -120,8 +110,10 @@ class RowSequence:
             row -= group.num_rows
         raise AssertionError("a block's order names only its own rows")
 
-    def _pieces(self, start: int, stop: int) -> Iterator[_Piece]:
-        """Cut the positions by epoch, block, and rows that are masked together."""
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """Cut the positions by epoch, block, and rows that are masked together; yield epoch, block,
+        and the first and last row, exclusive, in the block's shuffled order.
+        """
         #     positions    start                                              stop
         #     epoch        0 ..................| 1 ...............................
         #     block        4 ..................| 0 ...............................
@@ -137,7 +129,7 @@ class RowSequence:
             if self.masks:
                 rows_left_to_mask = self.masked_together - first % self.masked_together
                 num_rows = min(num_rows, rows_left_to_mask)
-            yield _Piece(epoch, block, first, first + num_rows)
+            yield epoch, block, first, first + num_rows
             start += num_rows
 
     def _group_order(self, epoch: int) -> np.ndarray:
@@ -200,13 +192,12 @@ class RowSequence:
         mask_rates = self.masks.rates_at(position + np.arange(len(chosen)))
         return mask_anew(chosen, self.masks.vocabulary, self.masks.config, rng, mask_rates)
 
-    def _piece_rows(self, piece: _Piece) -> Rows:
+    def _piece_rows(self, epoch: int, block: int, first: int, stop: int) -> Rows:
         if self.masks is None:
-            rows, order = self._block(piece.epoch, piece.block)
-            return select(rows, order[piece.first : piece.stop])
+            rows, order = self._block(epoch, block)
+            return select(rows, order[first:stop])
         # From an index within the block to one within the rows that are masked together; a piece
         # never crosses the border between two such numbers.
-        number, first = divmod(piece.first, self.masked_together)
-        stop = piece.stop - number * self.masked_together
-        rows = self._masked(piece.epoch, piece.block, number)
-        return between(rows, first, stop)
+        number, first_masked = divmod(first, self.masked_together)
+        rows = self._masked(epoch, block, number)
+        return between(rows, first_masked, first_masked + stop - first)

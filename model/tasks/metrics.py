@@ -5,7 +5,8 @@ These are imported late: that takes as long as importing torch, and `predict` ne
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,37 +26,25 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     from scipy import stats
     from sklearn import metrics as sklearn_metrics
 
+    f1_score = partial(sklearn_metrics.f1_score, zero_division=ZERO)
+    measures: dict[str, Callable[..., Any]] = {
+        "accuracy": sklearn_metrics.accuracy_score,
+        "f1": f1_score,
+        "macro_f1": partial(f1_score, average="macro"),
+        "micro_f1": partial(f1_score, average="micro"),
+        "matthews": sklearn_metrics.matthews_corrcoef,
+        "rmse": sklearn_metrics.root_mean_squared_error,
+        "r2": sklearn_metrics.r2_score,
+        "pearson": lambda truths, answers: stats.pearsonr(answers, truths)[0],
+        "spearman": lambda truths, answers: stats.spearmanr(answers, truths)[0],
+    }
+    if name in ("pearson", "spearman") and len(labels) < 2:
+        return 0.0  # SciPy refuses a correlation of one pair
     # The libraries warn about constant predictions, which any degenerate run produces.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        match name:
-            case "accuracy":
-                value = sklearn_metrics.accuracy_score(labels, predictions)
-            case "f1":
-                value = sklearn_metrics.f1_score(labels, predictions, pos_label=1)
-            case "macro_f1" | "micro_f1":
-                average = name.removesuffix("_f1")
-                value = sklearn_metrics.f1_score(
-                    labels, predictions, average=average, zero_division=ZERO
-                )
-            case "matthews":
-                value = sklearn_metrics.matthews_corrcoef(labels, predictions)
-            case "rmse":
-                value = sklearn_metrics.root_mean_squared_error(labels, predictions)
-            case "r2":
-                value = sklearn_metrics.r2_score(labels, predictions)
-            case "pearson" | "spearman" if len(labels) < 2:
-                value = 0.0  # SciPy refuses a correlation of one pair
-            case "pearson":
-                value = stats.pearsonr(predictions, labels)[0]
-            case "spearman":
-                value = stats.spearmanr(predictions, labels)[0]
-            case _:
-                raise ValueError(f"there is no metric {name!r}")
-    value = float(np.asarray(value))
-    if math.isnan(value):
-        return 0.0
-    return value
+        value = measures[name](labels, predictions)
+    return 0.0 if math.isnan(value) else float(value)
 
 
 def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport:

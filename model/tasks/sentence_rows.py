@@ -68,30 +68,21 @@ def sentence_rows(
         starts_W = word_starts[first_word:end_word]
         room = max_length - 2  # without [CLS] and [SEP]
         start, end = int(word_starts[first_word]), int(word_starts[end_word])
-        for window in context_windows(start, end, len(ids), room):
-            is_read_W = (starts_W >= window.read_start) & (starts_W < window.read_end)
-            words_read = np.flatnonzero(is_read_W)
+        for first, last, read_start, read_end in context_windows(start, end, len(ids), room):
+            words_read = np.flatnonzero((starts_W >= read_start) & (starts_W < read_end))
             yield SentenceRow(
                 example=index,
-                row=tokenizer.row(ids[window.start : window.end], None, max_length),
+                row=tokenizer.row(ids[first:last], None, max_length),
                 words=words_read,
-                word_positions=starts_W[words_read] + 1 - window.start,  # 1 for [CLS]
+                word_positions=starts_W[words_read] + 1 - first,  # 1 for [CLS]
             )
-
-
-class _ContextWindow(NamedTuple):
-    """The tokens of a row, and those of them that are read, as ranges of the document's tokens."""
-
-    start: int
-    end: int
-    read_start: int
-    read_end: int
 
 
 def context_windows(
     sentence_start: int, sentence_end: int, num_tokens: int, size: int
-) -> list[_ContextWindow]:
-    """Return windows of at most `size` tokens of a document, from which its sentence is read.
+) -> list[tuple[int, int, int, int]]:
+    """Return windows of at most `size` tokens of a document, from which its sentence is read: where
+    each starts and ends in the document, and where what is read of it does.
 
     A sentence that fits into one window lies in its middle, or off-centre at an end of the document
     of `num_tokens`, to keep the window full. A longer sentence gets overlapping windows, half their
@@ -100,7 +91,7 @@ def context_windows(
     middle.
 
     >>> context_windows(4, 6, 20, 6)
-    [_ContextWindow(start=2, end=8, read_start=4, read_end=6)]
+    [(2, 8, 4, 6)]
     >>> [window[:2] for window in context_windows(0, 2, 20, 6)]
     [(0, 6)]
     >>> [window[2:] for window in context_windows(0, 9, 20, 6)]
@@ -117,7 +108,7 @@ def context_windows(
         # document shorter than the window has both.
         start = max(0, min(centred, num_tokens - size))
         end = min(start + size, num_tokens)
-        return [_ContextWindow(start, end, sentence_start, sentence_end)]
+        return [(start, end, sentence_start, sentence_end)]
     # Tokens 0 to 8 are the sentence:
     #
     #     0 1 2 3 4 5 6 7 8
@@ -132,6 +123,6 @@ def context_windows(
     middles = [(later + earlier + size + 1) // 2 for earlier, later in pairwise(starts)]
     bounds = pairwise([sentence_start, *middles, sentence_end])
     return [
-        _ContextWindow(start, start + size, read_start, read_end)
+        (start, start + size, read_start, read_end)
         for start, (read_start, read_end) in zip(starts, bounds, strict=True)
     ]

@@ -220,20 +220,16 @@ def test_windows_are_full_and_each_token_counts_where_it_has_most_context(
 ):
     first, last, num_tokens = before, before + length, before + length + after
     cut = context_windows(first, last, num_tokens, size)
-    assert [token for window in cut for token in range(window.read_start, window.read_end)] == list(
-        range(first, last)
-    )
-    for window in cut:
-        assert 0 <= window.start <= window.read_start <= window.read_end <= window.end <= num_tokens
-        assert window.end - window.start == min(size, num_tokens)
-        if length <= size and window.start > 0 and window.end < num_tokens:
-            left, right = window.read_start - window.start, window.end - window.read_end
+    assert [token for window in cut for token in range(*window[2:])] == list(range(first, last))
+    for start, end, read_start, read_end in cut:
+        assert 0 <= start <= read_start <= read_end <= end <= num_tokens
+        assert end - start == min(size, num_tokens)
+        if length <= size and start > 0 and end < num_tokens:
+            left, right = read_start - start, end - read_end
             assert abs(left - right) <= 1
-        for token in range(window.read_start, window.read_end) if length > size else ():
-            contexts = [
-                min(token - w.start, w.end - 1 - token) for w in cut if w.start <= token < w.end
-            ]
-            assert min(token - window.start, window.end - 1 - token) == max(contexts)
+        for token in range(read_start, read_end) if length > size else ():
+            contexts = [min(token - w[0], w[1] - 1 - token) for w in cut if w[0] <= token < w[1]]
+            assert min(token - start, end - 1 - token) == max(contexts)
 
 
 def test_a_row_holds_the_document_around_its_sentence(checkpoint):
