@@ -24,9 +24,8 @@ def render_card(
     usage: str | None = None,
     **metadata: Any,
 ) -> str:
-    """Return a card as Markdown, with `tables` of names and values by heading.
-
-    `metadata` are for the Hub. Without `usage`, a pipeline of ``transformers`` runs the model.
+    """Return a card as Markdown, with `tables` of names and values by heading, and `metadata` for
+    the Hub; without `usage`, a pipeline of ``transformers`` runs the model.
     """
     from huggingface_hub import ModelCardData  # late: it imports an HTTP client
 

@@ -152,8 +152,8 @@ class Checkpoint:
         return vocabulary
 
     def text_tokenizer(self, max_length: int) -> TextTokenizer:
-        """Return what turns texts into rows of at most `max_length` tokens; raise `UserError` if
-        the model lacks embeddings for its tokens or that many positions.
+        """Return what turns texts into rows; raise `UserError` if the model lacks embeddings or
+        positions.
         """
         tokenizer = TextTokenizer(self.name)
         self._check_vocabulary(tokenizer.vocab_size)
@@ -177,12 +177,8 @@ class Checkpoint:
         return int(min(model_max_length(self.name), self.shape.num_positions))
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights by their names in ``transformers`` today, on the CPU.
-
-        Reads ``model.safetensors``, its parts that ``model.safetensors.index.json`` names, or
-        ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and ``beta``)
-        become today's, copies of tied weights are dropped, and the missing prefix of an encoder
-        alone (``bert.``, ``model.``) is added.
+        """Return the weights by their names in ``transformers`` today, on the CPU, from the files
+        that `_weight_files` finds; see `PretrainModel.current_names`.
         """
         files = _weight_files(self.folder)
         if not files:
@@ -214,11 +210,8 @@ class Checkpoint:
         return current_names(self.shape, weights)
 
     def load_into(self, model: nn.Module, new: tuple[str, ...] = ()) -> list[str]:
-        """Copy the weights into `model`, and return the names of missing ones.
-
-        Only weights whose names begin with one of `new` (for instance ``classifier.``) may be
-        missing; they stay as they are. Weights that the model does not use are left out. Raises
-        `UserError` for other shapes.
+        """Copy the weights into `model`, which may have others than the checkpoint only under names
+        that begin with one of `new` (such as ``classifier.``); return these names.
         """
         weights = self.weights()
         if isinstance(model, PretrainModel) and model.untied_weight in weights:
@@ -256,10 +249,8 @@ class Checkpoint:
         return missing
 
     def pretrain_model(self, masked_words_alone: bool = False) -> PretrainModel:
-        """Return the model with its pre-training heads, on the CPU, in training mode.
-
-        For `masked_words_alone` a BERT needs no pooler and no next-sentence head, as those of
-        ``BertForMaskedLM``; where they are missing, they stay unset.
+        """Return the model with its heads, on the CPU; for `masked_words_alone` a BERT's pooler and
+        next-sentence head may be missing, and stay unset.
         """
         with UnsetWeights():
             model = make_pretrain_model(self.shape)

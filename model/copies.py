@@ -23,10 +23,8 @@ def delete_copies() -> None:
 
 
 def local_copy(path: str | Path, *names: str) -> Path:
-    """Return a local path as it is, and a local copy of a remote file or folder, if it exists.
-
-    A folder's copy has the files directly in it, or those with these `names` anywhere in it. Files
-    that are up to date are not copied again.
+    """Return a local path as it is, and an up-to-date local copy of a remote file or folder: of the
+    files directly in it, or those with these `names` anywhere in it.
     """
     if not storage.is_remote(str(path)):
         return Path(path)

@@ -17,9 +17,8 @@ FILES = (WEIGHTS, CONFIG, CARD, TASK, *VOCABULARY_FILES)
 def export(
     directory: str | Path, output: str | Path, license: str | None = None, overwrite: bool = False
 ) -> list[str]:
-    """Copy the model of a finished run to a folder, and return the names of its files.
-
-    `license` replaces the licence in the card, `overwrite` a model that the folder holds already.
+    """Copy the model of a finished run to a folder, and return the names of its files; `license`
+    replaces the licence in the card.
     """
     directory = str(directory)
     output = str(output)

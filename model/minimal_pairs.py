@@ -105,12 +105,9 @@ def evaluate_minimal_pairs(
 
 
 def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
-    """Return the number of ``pairs``, the share in which the acceptable sentence has the higher
-    score, the ends of its 95% interval (Wilson's), ``low`` and ``high``; and as BabyLM's evaluation
-    has it: the share with each token masked alone, ``token_alone``, ``ties`` being right.
-
-    `differences_2N` is the acceptable sentence's score less the other's: with each token masked
-    alone, and with those to its right in its word.
+    """Return the figures of pairs from the acceptable sentence's scores less the other's: the share
+    with a higher one (``accuracy``, with its 95% interval), and BabyLM's ``token_alone``, to which
+    ``ties`` count.
     """
     token_alone_N, whole_word_N = differences_2N
     num_right, num_pairs = int((whole_word_N > 0).sum()), len(whole_word_N)

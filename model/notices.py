@@ -13,10 +13,8 @@ def print_notice(line: str) -> None:
 
 
 class StopRequest:
-    """Lets another thread end a training early: the current update is finished, and all is saved.
-
-    A training loop enters it while it can stop, and looks at it before each update. The command
-    line's kind handles signals between entering and leaving, and only then.
+    """Lets another thread end a training early: the current update is finished, and all is saved. A
+    training loop enters it while it can stop; the command line's kind handles signals then.
     """
 
     def __init__(self) -> None:

@@ -250,9 +250,7 @@ def _attend_blocks(
 
 
 def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
-    """Return blocks (N, Q, ...) with the last and the first `window` tokens of those before and
-    after, (N, X, ...); zeros at both ends.
-    """
+    """Return blocks (N, X, ...) with `window` tokens of their neighbours; zeros at both ends."""
     #     block       0 0 0 0   1 1 1 1   2 2 2 2      of 4 queries, with a window of 2
     #     before          - -       0 0       1 1
     #     after       1 1       2 2       - -

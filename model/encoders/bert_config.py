@@ -98,9 +98,7 @@ class ModelConfig(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RobertaConfig(ModelConfig):
-    """The shape of a RoBERTa (arXiv 1907.11692): BERT's layers without segments and pairs, and
-    with positions that are counted from the padding's id on.
-    """
+    """The shape of a RoBERTa (arXiv 1907.11692): BERT's without segments, pairs and a pooler."""
 
     model_type: ClassVar[str] = "roberta"
     title: ClassVar[str] = "RoBERTa"

@@ -58,8 +58,8 @@ class Encoder(nn.Module, ABC):
         """Return a vector for each row (B, D) from its last states; `mask_BL` is True at tokens."""
 
     def task_head(self) -> nn.Module:
-        """Return new layers between hidden states, pooled or not, and a task's last layer; BERT's
-        are in its pooler.
+        """Return new layers between hidden states and a task's last layer; BERT's are in its
+        pooler.
         """
         return nn.Identity()
 
@@ -81,12 +81,9 @@ class Encoder(nn.Module, ABC):
         *,
         all_layers: bool = False,
     ) -> list[Tensor]:
-        """Return the hidden states (B, L, D) of the last layer; of the embeddings and each layer if
-        `all_layers`.
-
-        Ids and types (0 by default) are int64, padded on the right; `attention_mask_BL` is 1 or
-        True at real tokens, None where all are. `token_index_T` (see `real_tokens`) leaves padding
-        out of the computation; the states there are then 0.
+        """Return the hidden states (B, L, D) of the last layer; if `all_layers`, of the embeddings
+        and each layer. Rows are padded on the right; `attention_mask_BL` is True at real tokens.
+        With `token_index_T` (see `real_tokens`) padding is not computed, and its states are 0.
         """
         num_rows, max_length = input_ids_BL.shape
         if token_type_ids_BL is None:
@@ -156,9 +153,7 @@ def linear(num_inputs: int, num_outputs: int, sigma: float, *, bias: bool = True
 
 
 class UnsetWeights(TorchFunctionMode):
-    """Makes modules within the block whose weights are then read from a checkpoint: those that
-    PyTorch draws take half a second for `base`.
-    """
+    """Makes modules whose weights are then read: drawing them takes half a second for `base`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -71,9 +71,7 @@ class PretrainSums(NamedTuple):
 
 
 class PretrainOutput(NamedTuple):
-    """Logits of all tokens, and of next sentences if the model has them for these rows; a mean loss
-    if there were labels.
-    """
+    """Logits, of next sentences if the model has them; a mean loss if there were labels."""
 
     loss: Tensor | None
     logits: Tensor
@@ -213,8 +211,8 @@ class PretrainModel(nn.Module, ABC):
         return PretrainOutput(loss, logits, next_sentence_logits)
 
     def sums(self, batch: PretrainBatch) -> PretrainSums:
-        """Return the summed losses and the numbers of correct predictions; those of next sentences
-        are 0 without labels.
+        """Return the summed losses and numbers of correct predictions; without labels 0 for
+        sentences.
         """
         if batch.row_starts is None:
             hidden = self.encoder(

@@ -64,11 +64,10 @@ def extract_features(
     overwrite: bool = False,
     texts_at_once: int = 1000,
 ) -> dict[str, int]:
-    """Write the hidden states of the texts in `data` to the Parquet file `output`, and return the
-    numbers of ``texts`` and ``vectors``.
+    """Write the hidden states of the texts in `data` (plain text with one a line, a table, or a
+    data set of the Hub) to the Parquet file `output`; return the numbers of ``texts`` and
+    ``vectors``.
 
-    `data` is plain text (one text per line), a table, or a data set of the Hub
-    (``hf:nyu-mll/glue:sst2:test``). A file that is there is replaced only with `overwrite`.
     `progress` is called with ``stage``, ``step`` and ``steps`` (texts). A row group has the vectors
     of `texts_at_once`, which bounds the memory. Raises `UserError` for bad input.
     """
@@ -133,10 +132,7 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
 
 
 class Extractor:
-    """An encoder on its device, and which of its hidden states to extract.
-
-    A batch has at most `batch_tokens`, with padding.
-    """
+    """An encoder on its device, and which hidden states to extract, of `batch_tokens` at once."""
 
     def __init__(
         self, checkpoint: Checkpoint, config: FeaturesConfig, batch_tokens: int = 4096

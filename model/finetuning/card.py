@@ -18,10 +18,8 @@ def task_card(
     summary: FinetuneSummary,
     shape: EncoderConfig,
 ) -> str:
-    """Return the card of the best run of a search, as Markdown.
-
-    `data` is as the user named it, `checkpoint` the encoder's directory or ``random weights``;
-    `languages` and `shape` are the encoder's.
+    """Return the card of the best run of a search, as Markdown; `checkpoint`, `languages` and
+    `shape` are the encoder's.
     """
     best = summary["best"]
     name = f"{task.name} {task.variant}".strip()

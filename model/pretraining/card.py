@@ -18,10 +18,7 @@ def model_card(
     summary: Summary,
     products: str,
 ) -> str:
-    """Return the card of a run on instances with these `manifests`, as Markdown.
-
-    `products` is the number format of matrix products.
-    """
+    """Return the card of a run as Markdown; `products` is the number format of matrix products."""
     tokens = Counter[str]()
     documents = Counter[str]()
     rows = []

@@ -121,12 +121,9 @@ class InstanceDataset(IterableDataset[dict[str, Any]]):
         return _split_rows(rows, has_pairs=self.directory.has_pairs)
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
-        """Return the state after `num_batches` batches of the current iteration, from which another
-        one can resume.
-
-        Give `num_batches` if a ``DataLoader`` has worker processes: only its user knows how many
-        batches were used. By default it is the state after the rows that were iterated in this
-        process.
+        """Return the state after `num_batches` batches of the current iteration, by default after
+        the rows iterated in this process. With worker processes only the user of a ``DataLoader``
+        knows their number.
         """
         if num_batches is None:
             return {**self._order, "position": self._position, "num_rows": self._num_yielded}
@@ -134,10 +131,8 @@ class InstanceDataset(IterableDataset[dict[str, Any]]):
         return {**self._order, "position": position, "num_rows": self._num_skipped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration resume at a state; raises `UserError` if it is of other instances
-        or another order.
-
-        The batch size and the number of ranks may change if the state was taken with `num_batches`.
+        """Resume at a state; raises `UserError` if it is of other instances or another order. The
+        batch size and the number of ranks may change if the state was taken with `num_batches`.
         """
         for name, value in self._order.items():
             if state[name] != value:

@@ -35,15 +35,12 @@ def evaluate(
     device: str = "auto",
     batch_size: int | None = None,
 ) -> dict[str, float]:
-    """Return the metrics (see `metrics`) of the model in `run` on a split of `instances`.
+    """Return ``rows``, the metrics (see `metrics`) of the model in `run` on a split of `instances`,
+    and those of constant answers (see `baseline`), named ``baseline_…``.
 
-    Its number of ``rows`` comes first; the metrics of constant answers (see `baseline`) come last,
-    named ``baseline_…``.
-
-    A left-to-right model predicts every token from those before it; next-sentence prediction needs
-    pairs, and a model with that head. `batch_size` rows are computed at once, by default as many as
-    in a micro-batch of training. Raises `UserError` if there is no model or no split, if their
-    vocabularies differ, or if a batch does not fit into memory.
+    Next-sentence prediction needs pairs, and a model with that head. `batch_size` rows are computed
+    at once, by default as many as in training. Raises `UserError` if there is no model or no split,
+    if their vocabularies differ, or if a batch does not fit into memory.
     """
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
@@ -117,10 +114,8 @@ def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str,
 
 
 def baseline(batches: Sequence[PretrainBatch]) -> dict[str, float]:
-    """Return what the best constant answers reach on these rows: the metrics of `metrics`.
-
-    They are the frequencies of the tokens that are to be predicted (a unigram model fitted to these
-    very rows) and of the labels. Few rows flatter them, as there are few different tokens.
+    """Return the `metrics` of the best constant answers: the frequencies, in these very rows, of
+    the tokens to be predicted and of the labels. Few rows flatter them.
     """
     token_ids = [batch.masked_ids.flatten() for batch in batches]
     labels = [batch.next_sentence_label_B for batch in batches]

@@ -60,10 +60,8 @@ def shape_fields(
 
 
 def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
-    """Return for each token of `new` the ids of its pieces in `old`, none if `old` cannot spell it.
-
-    Special tokens, and tokens that both have, are one piece. Others are normalised and cut as `old`
-    does it.
+    """Return for each token of `new` the ids of its pieces in `old`, none if `old` cannot spell it;
+    a special token, or one that both have, is one piece.
     """
     # "the" is a whole word in WordPiece, and the end of one in byte-level BPE.
     are_of_one_kind = old.spelling == new.spelling

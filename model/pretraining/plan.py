@@ -73,9 +73,8 @@ class PretrainPlan:
         return total
 
     def pays_to_compile(self) -> bool:
-        """Return whether a compiled model makes up on a GPU for the time of compiling.
-
-        The whole run counts, not what is left of it: when it resumes, it computes as it began.
+        """Return whether a compiled model makes up on a GPU for the time of compiling, over the
+        whole run: when it resumes, it computes as it began.
         """
         if self.config.hours is not None:
             return self.config.hours * 3600 > 4 * COMPILE_S

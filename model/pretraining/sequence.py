@@ -52,11 +52,8 @@ class Masks:
 
 
 class RowSequence:
-    """The endless sequence of the rows of a directory, epoch after epoch.
-
-    Masks are the stored ones, or drawn for each epoch as `masks` says. The block last used stays in
-    memory, which is all that batches of ascending positions need, and the next one is read
-    meanwhile.
+    """The endless sequence of the rows of a directory, with the stored masks or those of `masks`.
+    The block last used stays in memory, and the next one is read meanwhile.
     """
 
     def __init__(

@@ -122,10 +122,8 @@ class SequenceClassifier(LinearHead):
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Task[TextExample]):
-    """A class, several classes, or a score, for each row of a table.
-
-    A column is a tuple of alternative names, since published forms of a data set differ; the first
-    one present is used.
+    """A class, several classes, or a score, for each row of a table. A column is a tuple of
+    alternative names, as published forms differ; the first one present is used.
     """
 
     name: str
@@ -321,10 +319,8 @@ class Classification(Task[TextExample]):
         return SequenceClassifier(config, len(self.labels) or 1)
 
     def weigh_classes(self, model: nn.Module, features: Features) -> None:
-        """Set how much each class counts in the loss of `model`, by their numbers in `features`.
-
-        A class counts in inverse proportion to its number, 1 on average over the features; of
-        several labels, the yes of each counts as much as all its no.
+        """Let each class count in the loss in inverse proportion to its number in `features`, 1 on
+        average; of several labels, the yes of each as much as all its no.
         """
         if self.class_weights is None:
             return
@@ -404,9 +400,8 @@ class Classification(Task[TextExample]):
     def word_baseline(
         self, train: Examples, examples: Examples, most_texts: int = 20_000
     ) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF, for one class a single text.
-
-        It should be quick, so of more than `most_texts` to train on some are left out.
+        """Return the metrics of logistic regression on TF-IDF, for one class a single text; of more
+        than `most_texts` to train on, which would take long, some are left out.
         """
         if not self.labels or self.text_pair or self.has_lists:
             return {}
@@ -474,10 +469,8 @@ def example_logits(outputs: Outputs, features: Features) -> np.ndarray:
 
 
 def classify_task(files: Sequence[Path], options: TaskOptions) -> Classification:
-    """Return the task that a table of the user's own defines.
-
-    Labels are classes if they are words or whole numbers, scores if some have fractions; lists are
-    any number of classes for each text.
+    """Return the task of a user's own table: labels are classes if they are words or whole numbers,
+    scores if some have fractions; lists are any number of classes for each text.
     """
     rows = list(chain.from_iterable(map(read_rows, files)))
     if not rows:

@@ -103,12 +103,9 @@ def class_name(label: str | float) -> str:
 
 
 def read_rows(path: Path, headerless: Sequence[str] = ()) -> Iterator[TableRow]:
-    """Yield the rows of a table, in the format that its suffix names.
-
-    TSV is unquoted, as in GLUE: a quote is an ordinary character, and no field spans lines. CSV is
-    quoted, with commas or semicolons; JSON Lines has one object per line. TSV and CSV start with a
-    header line, except for a TSV whose first line names none of the columns `headerless`; a row may
-    lack its last columns. Data sets of the Hub are streamed.
+    """Yield the rows of a table, in the format that its suffix names: TSV without quotes, as in
+    GLUE; CSV; JSON Lines; Parquet; a data set of the Hub. A TSV whose first line names none of the
+    columns `headerless` has no header line; a row may lack its last columns.
     """
     if is_hub(path):
         yield from _hub_rows(path)
@@ -130,11 +127,9 @@ def read_rows(path: Path, headerless: Sequence[str] = ()) -> Iterator[TableRow]:
 def usable(
     rows: Iterable[TableRow], example: Callable[[TableRow], T], labelled: bool
 ) -> Iterator[T]:
-    """Yield the `example` of each row of a file.
-
-    Of `labelled` rows, those for which it raises `UnusableRowError` are left out, and a notice
-    counts them by reason; if that leaves none, the first error is raised. Other rows need a
-    prediction each, so none may be left out.
+    """Yield the `example` of each row of a file. Of `labelled` rows, those for which it raises
+    `UnusableRowError` are left out and counted in a notice; if none is left, the first error is
+    raised.
     """
     if not labelled:
         yield from map(example, rows)

@@ -18,10 +18,8 @@ ZERO: Any = 0.0
 
 
 def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return a metric of arrays (N,) of class indices or scores, or bool (N, K): which of the
-    classes each example has. `name` is in `METRICS`.
-
-    It is 0 if it is undefined: all predictions or all labels are equal, or there is only one.
+    """Return a metric in `METRICS` of arrays (N,) of class indices or scores, or bool (N, K): which
+    of the classes each example has. It is 0 if undefined: all predictions or labels are equal.
     """
     from scipy import stats
     from sklearn import metrics as sklearn_metrics
@@ -48,10 +46,8 @@ def measure(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def label_report(names: Sequence[str], truths: Any, answers: Any) -> ClassReport:
-    """Return precision, recall and F1 of each class (0 if undefined), and the confusion matrix.
-
-    `truths` and `answers` are lists (N,) of classes' names, or bool (N, K): which of the K classes
-    each example has, and then there is no matrix.
+    """Return precision, recall and F1 of each class (0 if undefined), of lists (N,) of names with
+    the confusion matrix, or of bool (N, K): which of the K classes each example has.
     """
     from sklearn import metrics as sklearn_metrics
 

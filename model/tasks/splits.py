@@ -40,13 +40,10 @@ _WORDS = {
 
 
 def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[str, list[Path]]:
-    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`.
-
-    In a folder, file names decide. A name that is just the word (``dev.tsv``) beats one that
-    contains it (``wnut17dev.tsv``). Several such files form one split, in the order of their names.
-    A single file is for training, whatever its name. Only files with one of `suffixes` count, or
-    with any if that is empty, and no hidden files or editors' backups. The splits of a data set of
-    the Hub are found in the same way; one that `data` names is like a single file.
+    """Return the files of ``train``, ``dev`` (and ``dev_mismatched``) and ``test`` in `data`, by
+    their names: one that is just the word (``dev.tsv``) beats those that contain it
+    (``wnut17dev.tsv``), of which several form one split. A single file, or split of the Hub, is for
+    training. Only files with one of `suffixes` count, with any if there are none.
     """
     path = local_copy(data)
     single = single_file(path)
@@ -244,9 +241,7 @@ def make_task(name: str, data: str | Path, **options: Any) -> Task:
 
 def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskSplits:
     """Read the examples for training and development; without a dev file, hold out a tenth by hash.
-
-    A `task` given by its name is made from the training files and `options`; a `Task` has none, as
-    its fields say all.
+    `options` are for a `task` that is given by its name.
     """
     if isinstance(task, str):
         check_task(task, options)

@@ -98,10 +98,8 @@ class QuestionFile(NamedTuple):
 
 
 def read_questions(path: Path, labelled: bool) -> QuestionFile:
-    """Return the questions of a SQuAD file, or of a table of such questions, in order.
-
-    It is SQuAD 2.0 if its version says so, a question is marked as impossible, or one of a table
-    has no answers.
+    """Return the questions of a SQuAD file or a table. It is SQuAD 2.0 if its version says so, a
+    question is marked as impossible, or one of a table has no answers.
     """
     name = ""
     if is_hub(path) or path.suffix.lower() in TABLES:

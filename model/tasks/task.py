@@ -123,9 +123,7 @@ class LinearHead(TaskModel):
 
 
 class Task(ABC, Generic[ExampleT]):
-    """A task, as a frozen dataclass of its settings; a subclass whose `model` returns another model
-    gives it another head.
-    """
+    """A task, as a frozen dataclass of its settings; `model` returns the head."""
 
     name: str
     max_length: int
