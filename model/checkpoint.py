@@ -152,9 +152,7 @@ class Checkpoint:
         return vocabulary
 
     def text_tokenizer(self, max_length: int) -> TextTokenizer:
-        """Return what turns texts into rows; raise `UserError` if the model lacks embeddings or
-        positions.
-        """
+        """Return what makes rows of texts; raise `UserError` if the model has no room for them."""
         tokenizer = TextTokenizer(self.name)
         self._check_vocabulary(tokenizer.vocab_size)
         num_positions = self.shape.num_positions

@@ -17,9 +17,7 @@ FILES = (WEIGHTS, CONFIG, CARD, TASK, *VOCABULARY_FILES)
 def export(
     directory: str | Path, output: str | Path, license: str | None = None, overwrite: bool = False
 ) -> list[str]:
-    """Copy the model of a finished run to a folder, and return the names of its files; `license`
-    replaces the licence in the card.
-    """
+    """Copy a finished run's model to a folder, with this licence; return its files' names."""
     directory = str(directory)
     output = str(output)
     check_license(license)

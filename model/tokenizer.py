@@ -52,9 +52,7 @@ class TextTokenizer:
         return [self._as_text(encoding.ids) for encoding in encodings]
 
     def _as_text(self, ids: list[int]) -> list[int]:
-        """Return the ids with special tokens that a model made of text as unknown ones, and count
-        those.
-        """
+        """Return ids in which special tokens made of text are unknown, and count those."""
         if self.vocabulary.spelling != "##":
             ids = self.vocabulary.ids_in_text[ids].tolist()
         self._num_tokens += len(ids)
@@ -78,9 +76,7 @@ class TextTokenizer:
         return self.token_ids(words)
 
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
-        """Return `token_ids`, and each token's first and last character (exclusive) in the text,
-        (T, 2).
-        """
+        """Return `token_ids`, and where each token lies in its text: first and end, (T, 2)."""
         tokenized = []
         with faults_reported():
             encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
@@ -143,9 +139,7 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 
 
 def model_max_length(directory: str | Path) -> float:
-    """Return the longest rows that a model was trained on, as `pretrain` writes it; other
-    checkpoints may not say (infinity), or more than is true.
-    """
+    """Return the longest rows that a model was trained on, infinity if that is not recorded."""
     settings = _settings(read_files(str(directory)), "tokenizer_config.json", directory)
     length = settings.get("model_max_length")
     return length if isinstance(length, int | float) and length > 0 else math.inf

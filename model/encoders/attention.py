@@ -28,9 +28,7 @@ from torch import Tensor
 from ...pipeline.ragged import divide_up
 
 BLOCK_QUERIES = 128
-"""Queries of a block of windowed attention; each meets the keys of the block and of half a window
-on either side.
-"""
+"""Queries of a block of windowed attention."""
 TOKEN_BLOCK = 1024
 """Tokens of packed rows in training are padded to a multiple of this."""
 PADDING_ROW = -1
@@ -89,9 +87,7 @@ class PaddedRows(NamedTuple):
         return self.pack(context_ND)
 
     def _mask(self, window: int | None, device: torch.device) -> Tensor | None:
-        """Return a mask, True where a query attends to a key, that broadcasts to (B, 1, L, L);
-        None if all are seen, or all on the left of a causal layout.
-        """
+        """Return which keys a query attends to, as it broadcasts to (B, 1, L, L); None for all."""
         # Rows are padded on the right, so no real token sees padding on its left.
         key_mask_B11L = None if self.is_causal else self.key_mask_B11L
         if window is None or window >= self.max_length - 1:
@@ -151,10 +147,7 @@ class PackedRows(NamedTuple):
 
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
-    """Drop each value with probability `rate` and scale up the rest.
-
-    On the CPU one 64-bit draw decides four values, so the rate is rounded to 1/65536.
-    """
+    """Drop each value at `rate`, on the CPU rounded to 1/65536, and scale up the rest."""
     if not training or rate == 0:
         return values
     if values.device.type != "cpu" or torch.compiler.is_compiling():
@@ -262,9 +255,7 @@ def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
 
 
 def _block_mask(row_NQ: Tensor, window: int) -> Tensor:
-    """Return where each block's queries attend, True, to its keys and their neighbours
-    (N, 1, Q, X), from the row of each token.
-    """
+    """Return where each block's queries attend to its keys and their neighbours (N, 1, Q, X)."""
     num_queries = row_NQ.shape[1]
     num_keys = num_queries + 2 * window
     # Outside at both ends there is padding too. It attends to itself, as a softmax over nothing is

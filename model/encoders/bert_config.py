@@ -34,9 +34,7 @@ class ModelConfig(EncoderConfig):
     )
     type_vocab_size: Count = 2
     hidden_act: str = "gelu"
-    """``gelu`` is the exact (erf) one; ``gelu_new`` google-research's tanh approximation. The other
-    `ACTIVATIONS` are other names of these two.
-    """
+    """``gelu`` is the exact one (erf); ``gelu_new`` google-research's, with tanh."""
     hidden_dropout_prob: Share = 0.1
     attention_probs_dropout_prob: Share = 0.1
     layer_norm_eps: NotNegative = 1e-12

@@ -26,17 +26,14 @@ SIZES = {
 }
 TokenId = Annotated[int, Meta(ge=0)]
 PAPERS_WIDTH = 768
-"""The hidden size of BERT-base. Narrower encoders, which the paper does not have, get settings that
-they learn with sooner."""
+"""BERT-base's hidden size; narrower encoders get settings that they learn with sooner."""
 PAPERS_SIGMA = 0.02
 """Standard deviation of the paper's initial weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(ABC):
-    """An encoder's shape, whichever it is, with the names of ``transformers``; what it does not
-    override is as in BERT, and the defaults are BERT-base's.
-    """
+    """An encoder's shape, with the names of ``transformers``; the defaults are BERT-base's."""
 
     model_type: ClassVar[str]
     title: ClassVar[str]
@@ -151,9 +148,7 @@ class EncoderConfig(ABC):
 
     @abstractmethod
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads on rows of these `lengths`: 2 n k m for
-        a product of (n, k) and (k, m) matrices.
-        """
+        """Return the FLOPs of a forward pass without heads, 2 n k m for a product of matrices."""
 
     @abstractmethod
     def activation_bytes(self) -> float:
@@ -175,9 +170,7 @@ class EncoderConfig(ABC):
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        """Return the shape in the ``config.json`` of a model of this kind; raise `UserError` naming
-        `path` for what is not built here, and for a field that does not fit.
-        """
+        """Return the shape in a ``config.json``; raise `UserError` for what is not built here."""
         # Imported here so that a new model does not need msgspec.
         from ...pipeline.parsing import convert
 
@@ -191,9 +184,7 @@ class EncoderConfig(ABC):
 
     @property
     def predicts_in_chunks(self) -> bool:
-        """Whether the logits of a few predicted tokens are computed at a time, and once more for
-        their gradient: those of 4,096 tokens and 256,000 words are 4 GB.
-        """
+        """Whether logits are computed in parts: those of 4,096 tokens of 256,000 are 4 GB."""
         return self.vocab_size > 2**16
 
     def logit_bytes(self) -> float:

@@ -49,18 +49,14 @@ class Encoder(nn.Module, ABC):
         positions: Tensor,
         layout: PaddedRows | PackedRows,
     ) -> list[Tensor]:
-        """Return the states (..., D) of the embeddings and after each layer, the last as heads take
-        it; tokens are (T,), or in blocks (G, N).
-        """
+        """Return the states (..., D) of the embeddings and after each layer, the last for heads."""
 
     @abstractmethod
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
         """Return a vector for each row (B, D) from its last states; `mask_BL` is True at tokens."""
 
     def task_head(self) -> nn.Module:
-        """Return new layers between hidden states and a task's last layer; BERT's are in its
-        pooler.
-        """
+        """Return new layers before a task's last layer; BERT's are in its pooler."""
         return nn.Identity()
 
     def row_classifier(self, num_outputs: int) -> nn.Module:

@@ -26,10 +26,7 @@ CHUNK_LOGITS = 2**26
 
 
 class PretrainBatch(NamedTuple):
-    """Rows and what to predict in them, padded or packed; packed ones have three fields more.
-
-    Labels that are `IGNORED` count nowhere.
-    """
+    """Rows, padded or packed, and what to predict in them; what is `IGNORED` counts nowhere."""
 
     input_ids: Tensor
     """int64 (B, L), or packed (T,), also in blocks (G, N)."""
@@ -172,9 +169,7 @@ class PretrainModel(nn.Module, ABC):
         return longer
 
     def weights_for(self, config: EncoderConfig) -> dict[str, Tensor]:
-        """Return the weights with the positions of `config`: further ones are copies of the first
-        ones, as Longformer starts from a shorter model (arXiv 2004.05150, section 5).
-        """
+        """Return the weights with further positions, copies of the first, as in Longformer."""
         weights = self.state_dict()
         if self.positions_weight:
             table_PD = weights[self.positions_weight]
@@ -194,9 +189,7 @@ class PretrainModel(nn.Module, ABC):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
     ) -> PretrainOutput:
-        """Return what a model of ``transformers`` returns for the same arguments, int64 (B, L), and
-        (B,) for `next_sentence_label`; ``collate`` makes them of rows that are not packed.
-        """
+        """Return what a model of ``transformers`` does for the same arguments, int64 (B, L)."""
         states_BLD = self.encoder(input_ids, token_type_ids, attention_mask)
         logits_MV = self.token_logits(states_BLD.flatten(0, 1))
         logits = logits_MV.view(*input_ids.shape, -1)
@@ -211,9 +204,7 @@ class PretrainModel(nn.Module, ABC):
         return PretrainOutput(loss, logits, next_sentence_logits)
 
     def sums(self, batch: PretrainBatch) -> PretrainSums:
-        """Return the summed losses and numbers of correct predictions; without labels 0 for
-        sentences.
-        """
+        """Return the sums; without labels those of sentences are 0."""
         if batch.row_starts is None:
             hidden = self.encoder(
                 batch.input_ids,

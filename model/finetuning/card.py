@@ -18,9 +18,7 @@ def task_card(
     summary: FinetuneSummary,
     shape: EncoderConfig,
 ) -> str:
-    """Return the card of the best run of a search, as Markdown; `checkpoint`, `languages` and
-    `shape` are the encoder's.
-    """
+    """Return the card of a search's best run; `languages` and `shape` are the encoder's."""
     best = summary["best"]
     name = f"{task.name} {task.variant}".strip()
     dataset, dataset_name = _dataset(task.name, data)

@@ -98,9 +98,7 @@ def evaluation_batches(
 
 
 def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str, float]:
-    """Return the tokens that a word of all ranks' rows has, and the characters that a token has:
-    losses of different vocabularies compare by the character.
-    """
+    """Return a word's tokens and a token's characters, by which losses of vocabularies compare."""
     own_counts = np.bincount(rows.unmasked_ids(), minlength=len(vocabulary))
     counts = ranks.sum(torch.from_numpy(own_counts).to(ranks.device)).cpu().numpy()
     counts[~vocabulary.is_ordinary] = 0
@@ -114,9 +112,7 @@ def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str,
 
 
 def baseline(batches: Sequence[PretrainBatch]) -> dict[str, float]:
-    """Return the `metrics` of the best constant answers: the frequencies, in these very rows, of
-    the tokens to be predicted and of the labels. Few rows flatter them.
-    """
+    """Return the `metrics` of constant answers that are the best for these rows: frequencies."""
     token_ids = [batch.masked_ids.flatten() for batch in batches]
     labels = [batch.next_sentence_label_B for batch in batches]
     values: dict[str, float] = {}

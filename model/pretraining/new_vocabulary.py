@@ -26,9 +26,7 @@ from ..notices import print_notice
 
 
 def move_to_vocabulary(model: PretrainModel, old: Vocabulary, new: Vocabulary) -> PretrainModel:
-    """Return a model for the vocabulary `new` with the weights of `model`, which has `old`; say
-    where the embeddings come from.
-    """
+    """Return a model with the vocabulary `new` and the other weights of `model`, which has `old`."""
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
     shape = replace(model.config, **shape_fields(model.config, new))
@@ -60,9 +58,7 @@ def shape_fields(
 
 
 def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
-    """Return for each token of `new` the ids of its pieces in `old`, none if `old` cannot spell it;
-    a special token, or one that both have, is one piece.
-    """
+    """Return the ids in `old` of the pieces of each token of `new`, none if it cannot be spelt."""
     # "the" is a whole word in WordPiece, and the end of one in byte-level BPE.
     are_of_one_kind = old.spelling == new.spelling
     spelling, cuts = _wordpiece(old) if old.spelling == "##" else _subwords(old)

@@ -73,9 +73,7 @@ class PretrainPlan:
         return total
 
     def pays_to_compile(self) -> bool:
-        """Return whether a compiled model makes up on a GPU for the time of compiling, over the
-        whole run: when it resumes, it computes as it began.
-        """
+        """Return whether the whole run is so long that compiling its model saves time on a GPU."""
         if self.config.hours is not None:
             return self.config.hours * 3600 > 4 * COMPILE_S
         size = self.shape.num_hidden_layers * self.shape.hidden_size

@@ -108,9 +108,7 @@ class RowSequence:
         raise AssertionError("a block's order names only its own rows")
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """Cut the positions by epoch, block, and rows that are masked together; yield epoch, block,
-        and the first and last row, exclusive, in the block's shuffled order.
-        """
+        """Yield epoch, block, and the first and last row (exclusive) in the block's shuffled order."""
         #     positions    start                                              stop
         #     epoch        0 ..................| 1 ...............................
         #     block        4 ..................| 0 ...............................

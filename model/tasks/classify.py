@@ -370,9 +370,7 @@ class Classification(Task[TextExample]):
         return self._measured(predictions, examples)
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:
-        """Return each metric on `examples` of the constant answer that is best for `train` by it:
-        the most frequent class, the most frequent labels, the mean score.
-        """
+        """Return each metric on `examples` of the constant answer that is best for `train` by it."""
         targets = self._targets(train)
         constants: dict[str, Any] = {}
         if self.has_lists:
@@ -400,9 +398,7 @@ class Classification(Task[TextExample]):
     def word_baseline(
         self, train: Examples, examples: Examples, most_texts: int = 20_000
     ) -> Scores:
-        """Return the metrics of logistic regression on TF-IDF, for one class a single text; of more
-        than `most_texts` to train on, which would take long, some are left out.
-        """
+        """Return the metrics of logistic regression on TF-IDF, fitted to at most `most_texts`."""
         if not self.labels or self.text_pair or self.has_lists:
             return {}
         # A file may be sorted by class, so the examples are taken from all over it.

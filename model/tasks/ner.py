@@ -178,9 +178,7 @@ class WordTagging(Task[SentenceExample]):
         return label_report(self.labels, truths, given)
 
     def official(self, answers: Answers, examples: Examples, split: str) -> dict[str, bytes]:
-        """Return the sentences' lines with the predicted tag added, the input of ``conlleval``;
-        marks between documents are left out. A row of a table has its words only.
-        """
+        """Return the sentences' lines with the predicted tag added, the input of ``conlleval``."""
         sentences = []
         for answer, example in zip(answers, examples, strict=True):
             tagged_lines = []
@@ -217,8 +215,7 @@ class EntityRecognition(WordTagging):
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     max_length: Size = 128
     from_texts: bool = False
-    """Whether the training data are texts with spans: plain texts are then cut into words as they
-    were, and not at white space alone."""
+    """Whether words are cut from texts with spans, not at white space alone; so are plain texts'."""
     name: str = "ner"
 
     @property
@@ -321,9 +318,7 @@ class WordClasses(WordTagging):
 
 
 def ner_task(files: Sequence[Path], options: TaskOptions) -> WordTagging:
-    """Return the task that the training `files` define, by their types of entities, or by their
-    tags if none has the form of an entity's.
-    """
+    """Return the task that the training `files` define, by types of entities or by other tags."""
     # A wrong tag among those of entities is an error: all tags of a file decide, of the first one
     # that has any.
     tags_by_file = (_tags(_sentences([file], ANY_TAGS)) for file in files)

@@ -76,9 +76,7 @@ class TaskModel(nn.Module, ABC):
         """Return the head's outputs, (B, ...)."""
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """Return the last hidden states (B, L, D); the first of each row represents the whole row:
-        [CLS], with which in a left-to-right model the final [SEP] is swapped.
-        """
+        """Return the last hidden states (B, L, D), the first of which represents the whole row."""
         states_BLD = self.encoder(*batch[:4])
         if not self.encoder.config.is_decoder:
             return states_BLD
