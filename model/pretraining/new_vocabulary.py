@@ -26,7 +26,7 @@ from ..notices import print_notice
 
 
 def move_to_vocabulary(model: PretrainModel, old: Vocabulary, new: Vocabulary) -> PretrainModel:
-    """Return a model with the vocabulary `new` and the other weights of `model`, which has `old`."""
+    """Return a model with the vocabulary `new`, but the other weights of `model` with `old`."""
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
     shape = replace(model.config, **shape_fields(model.config, new))

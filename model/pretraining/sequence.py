@@ -108,7 +108,7 @@ class RowSequence:
         raise AssertionError("a block's order names only its own rows")
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield epoch, block, and the first and last row (exclusive) in the block's shuffled order."""
+        """Yield epoch, block, and the first row and the end in the block's shuffled order."""
         #     positions    start                                              stop
         #     epoch        0 ..................| 1 ...............................
         #     block        4 ..................| 0 ...............................

@@ -370,7 +370,7 @@ class Classification(Task[TextExample]):
         return self._measured(predictions, examples)
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:
-        """Return each metric on `examples` of the constant answer that is best for `train` by it."""
+        """Return each metric on `examples` of the constant answer that is its best on `train`."""
         targets = self._targets(train)
         constants: dict[str, Any] = {}
         if self.has_lists:

@@ -215,7 +215,7 @@ class EntityRecognition(WordTagging):
     types: Annotated[tuple[str, ...], Meta(min_length=1)]
     max_length: Size = 128
     from_texts: bool = False
-    """Whether words are cut from texts with spans, not at white space alone; so are plain texts'."""
+    """Whether words are cut from texts with spans, and plain texts as they are."""
     name: str = "ner"
 
     @property
