@@ -211,11 +211,7 @@ class BertModel(Encoder):
         return (self.embeddings, *self.layers)
 
     def compute_states(
-        self,
-        tokens: Tensor,
-        types: Tensor,
-        positions: Tensor,
-        layout: PaddedRows | PackedRows,
+        self, tokens: Tensor, types: Tensor, positions: Tensor, layout: PaddedRows | PackedRows
     ) -> list[Tensor]:
         states = [self.embeddings(tokens, types, positions)]
         for layer in self.layers:

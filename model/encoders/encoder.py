@@ -43,11 +43,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def compute_states(
-        self,
-        tokens: Tensor,
-        types: Tensor,
-        positions: Tensor,
-        layout: PaddedRows | PackedRows,
+        self, tokens: Tensor, types: Tensor, positions: Tensor, layout: PaddedRows | PackedRows
     ) -> list[Tensor]:
         """Return the states (..., D) of the embeddings and after each layer, the last for heads."""
 

@@ -169,11 +169,7 @@ class ModernBertModel(Encoder):
         return (self.embeddings, *self.layers)
 
     def compute_states(
-        self,
-        tokens: Tensor,
-        types: Tensor,
-        positions: Tensor,
-        layout: PaddedRows | PackedRows,
+        self, tokens: Tensor, types: Tensor, positions: Tensor, layout: PaddedRows | PackedRows
     ) -> list[Tensor]:
         # Once for all layers with the same base frequency.
         rotations = {

@@ -23,10 +23,7 @@ from .results import read_summary
 
 
 def evaluate_task(
-    directory: str | Path,
-    data: str | Path,
-    device: str = "auto",
-    task: Task | None = None,
+    directory: str | Path, data: str | Path, device: str = "auto", task: Task | None = None
 ) -> dict[str, Any]:
     """Return the number of examples and the official metrics on a labelled file, or on the dev
     files in a folder.

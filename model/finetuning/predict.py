@@ -171,9 +171,7 @@ def _write_official(
     return len(answered)
 
 
-def _apart(
-    answered: Sequence[tuple[ExampleT, Answer]],
-) -> tuple[list[Answer], list[ExampleT]]:
+def _apart(answered: Sequence[tuple[ExampleT, Answer]]) -> tuple[list[Answer], list[ExampleT]]:
     return [answer for _, answer in answered], [example for example, _ in answered]
 
 

@@ -13,13 +13,7 @@ from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..checkpoint import Checkpoint
 from ..config import BASELINE
 from ..encoders.heads import IGNORED, PretrainBatch, PretrainModel, PretrainSums
-from ..training.device import (
-    find_device,
-    oom_as_run_error,
-    sum_dtype,
-    tokens_at_once,
-    trim_memory,
-)
+from ..training.device import find_device, oom_as_run_error, sum_dtype, tokens_at_once, trim_memory
 from ..training.graphs import Inference, make_inference
 from ..training.ranks import Ranks
 from .batches import make_batches
@@ -131,9 +125,7 @@ def baseline(batches: Sequence[PretrainBatch]) -> dict[str, float]:
 
 @torch.no_grad()
 def sum_losses(
-    model: PretrainModel,
-    batches: Iterable[PretrainBatch],
-    inference: Inference,
+    model: PretrainModel, batches: Iterable[PretrainBatch], inference: Inference
 ) -> torch.Tensor:
     """Return the sums for `metrics` (see `batch_sums`) on the model's device."""
 
