@@ -39,27 +39,20 @@ WRITTEN_AS = "'\u2018\u2019"
 """Characters that texts write instead of the letter."""
 
 
-class Replacement(NamedTuple):
-    """A regular expression, and the letter that replaces what it matches."""
-
-    pattern: str
-    letter: str
-
-
 def _between(before: str, after: str) -> str:
     return f"(?<=[{before}])[{WRITTEN_AS}](?=[{after}])"
 
 
 _IN_LATIN = _between(_LATIN + _MARKS, _LATIN)
 
-RULES: Mapping[str, tuple[Replacement, ...]] = {
-    "cyrillic": (Replacement(_between(_CYRILLIC + _MARKS, _CYRILLIC), _LETTER),),
-    "latin": (Replacement(_IN_LATIN, _LETTER),),
-    "okina": (Replacement(_IN_LATIN, _OKINA),),
+RULES = {
+    "cyrillic": [(_between(_CYRILLIC + _MARKS, _CYRILLIC), _LETTER)],
+    "latin": [(_IN_LATIN, _LETTER)],
+    "okina": [(_IN_LATIN, _OKINA)],
     # Uzbek has both: oʻ and gʻ are letters, and ʼ separates, as in maʼno.
-    "uzbek": (Replacement(_between("OoGg", _LATIN), _OKINA), Replacement(_IN_LATIN, _LETTER)),
+    "uzbek": [(_between("OoGg", _LATIN), _OKINA), (_IN_LATIN, _LETTER)],
 }
-"""The replacements of each rule, by its name."""
+"""The replacements of each rule, by its name: a regular expression, and the letter."""
 
 _LANGUAGES = {
     # be and rue are not in CLDR's list: like uk, they write ' to keep a consonant hard.
@@ -89,23 +82,6 @@ def rules_for(shares: Mapping[str, float]) -> tuple[str, ...]:
         if rule and share >= min_share:
             rules.add(rule)
     return tuple(sorted(rules))
-
-
-def replacements_of(rules: tuple[str, ...]) -> list[Replacement]:
-    """Return the replacements of the rules, in the order in which they are made."""
-    replacements: list[Replacement] = []
-    for rule in rules:
-        replacements.extend(RULES[rule])
-    return replacements
-
-
-def rules_of(replacements: list[Replacement]) -> tuple[str, ...] | None:
-    """Return the rules that make these replacements; None if none do."""
-    for num_rules in range(len(RULES) + 1):
-        for rules in combinations(sorted(RULES), num_rules):
-            if replacements_of(rules) == replacements:
-                return rules
-    return None
 
 
 class Normalization(NamedTuple):
@@ -140,8 +116,9 @@ def bert_tokenizer(tokens: Sequence[str], normalization: Normalization) -> Token
     )
     steps: list[Normalizer] = [NFC()] if normalization.composes else []
     steps.append(bert_normalizer)
-    for replacement in replacements_of(normalization.apostrophes):
-        steps.append(normalizers.Replace(Regex(replacement.pattern), replacement.letter))
+    for rule in normalization.apostrophes:
+        for pattern, letter in RULES[rule]:
+            steps.append(normalizers.Replace(Regex(pattern), letter))
     # A single step alone, as in BERT's own file.
     tokenizer.normalizer = normalizers.Sequence(steps) if steps[1:] else bert_normalizer
     tokenizer.pre_tokenizer = BertPreTokenizer()
@@ -154,23 +131,21 @@ def bert_normalization(fields: Mapping[str, Any]) -> Normalization | None:
     normalizer: dict[str, Any] = fields["normalizer"] or {"type": None}
     steps = normalizer.get("normalizers", [normalizer])
     bert = [step for step in steps if step["type"] == "BertNormalizer"]
-    rules = rules_of(
-        [
-            Replacement(step["pattern"].get("Regex"), step["content"])
-            for step in steps
-            if step["type"] == "Replace"
-        ]
-    )
-    if len(bert) != 1 or rules is None:
+    if len(bert) != 1:
         return None
-    normalization = normalization_of(bert[0]["lowercase"], bert[0]["strip_accents"])
-    bert[0]["strip_accents"] = normalization.strip_accents
-    normalization = normalization._replace(apostrophes=rules, composes=steps[0]["type"] == "NFC")
-    expected = json.loads(bert_tokenizer(["[UNK]"], normalization).to_str())
-    is_equal = {**fields["model"], "vocab": {}} == {**expected["model"], "vocab": {}}
-    for part in ("normalizer", "pre_tokenizer"):
-        is_equal &= fields[part] == expected[part]
-    return normalization if is_equal else None
+    asked = normalization_of(bert[0]["lowercase"], bert[0]["strip_accents"])
+    asked = asked._replace(composes=steps[0]["type"] == "NFC")
+    bert[0]["strip_accents"] = asked.strip_accents
+    parts = ("model", "normalizer", "pre_tokenizer")
+    found = {part: fields[part] for part in parts} | {"model": {**fields["model"], "vocab": {}}}
+    for num_rules in range(len(RULES) + 1):
+        for rules in combinations(sorted(RULES), num_rules):
+            normalization = asked._replace(apostrophes=rules)
+            expected = json.loads(bert_tokenizer(["[UNK]"], normalization).to_str())
+            expected["model"]["vocab"] = {}
+            if all(found[part] == expected[part] for part in parts):
+                return normalization
+    return None
 
 
 def normalization_of(lowercase: bool, strip_accents: bool | None) -> Normalization:

@@ -135,14 +135,11 @@ def _check_merges(base: Vocabulary, tokenizer: Tokenizer) -> None:
 
 
 class Added(NamedTuple):
-    """What words of one's own came to in a vocabulary."""
+    """A vocabulary's tokens, with words of one's own, words that were none before, and new rows."""
 
     num_tokens: int
-    """All of the vocabulary's."""
     num_words: int
-    """Words that were not tokens before."""
     num_rows: int
-    """Words that are not in the places of [unused] tokens."""
 
 
 def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) -> Added:
@@ -158,12 +155,8 @@ def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) ->
         with write_file(storage.join(output, name)) as file:
             file.write(content)
     new = set(vocabulary.tokens) - set(base.tokens)
-    num_words = len({text_of(token).strip() for token in new if not token.startswith("[unused")})
-    return Added(
-        num_tokens=len(vocabulary),
-        num_words=num_words,
-        num_rows=len(vocabulary) - len(base),
-    )
+    new_words = {text_of(token).strip() for token in new if not token.startswith("[unused")}
+    return Added(len(vocabulary), len(new_words), len(vocabulary) - len(base))
 
 
 class Suggestion(NamedTuple):

@@ -122,7 +122,7 @@ _KEYS = (
     ("post_processor", "processors"),
     ("decoder", "decoders"),
 )
-_NEVER_EMPTY = {" {2,}", *(each.pattern for rule in RULES.values() for each in rule)}
+_NEVER_EMPTY = {" {2,}", *(pattern for rule in RULES.values() for pattern, _ in rule)}
 """Regular expressions that are known: fast, and each match has a character or more."""
 
 

@@ -10,10 +10,9 @@ from clozeworks.pipeline.vocabulary.files import read_vocabulary, vocabulary_fil
 from clozeworks.pipeline.vocabulary.normalization import (
     RULES,
     Normalization,
+    bert_normalization,
     bert_tokenizer,
-    replacements_of,
     rules_for,
-    rules_of,
 )
 from clozeworks.pipeline.vocabulary.tokenize import DictionaryTokenizer, Speller, count_words
 from clozeworks.pipeline.vocabulary.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -53,10 +52,16 @@ def test_rules_follow_the_languages(shares: dict[str, float], rules: tuple[str, 
     assert rules_for(shares) == rules
 
 
-def test_replacements_name_their_rules():
-    for rules in [(), ("cyrillic",), ("latin",), ("okina",), ("uzbek",), ("cyrillic", "uzbek")]:
-        assert rules_of(replacements_of(rules)) == rules
-    assert rules_of([*replacements_of(("latin",)), *replacements_of(("latin",))]) is None
+@pytest.mark.parametrize(
+    "rules", [(), ("cyrillic",), ("latin",), ("okina",), ("uzbek",), ("cyrillic", "uzbek")]
+)
+def test_a_tokenizer_says_its_rules(rules: tuple[str, ...]):
+    normalization = Normalization(True, False, rules, composes=True)
+    fields = json.loads(bert_tokenizer(["[UNK]"], normalization).to_str())
+    assert bert_normalization(fields) == normalization
+    steps = fields["normalizer"]["normalizers"]
+    steps.append(steps[-1])
+    assert bert_normalization(fields) is None
 
 
 def words_of(text: str, *rules: str) -> list[str]:
