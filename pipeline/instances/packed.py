@@ -15,19 +15,10 @@ A sequence goes into the row that it fills best, the longest first (best-fit dec
 remains empty is padding for whoever pads; it is counted, not stored.
 """
 
-from collections import Counter
-from itertools import pairwise
-
 import numpy as np
-import pyarrow as pa
 
-from ..config import BuildConfig
 from ..ragged import offsets_of
-from ..schemas import instances_schema
-from ..vocabulary.vocabulary import Vocabulary
-from .chunks import Corpus
-from .pairs import SINGLE_SPECIALS, make_pairs
-from .table import BLOCK_TOKENS, Instances, build_block
+from .pairs import SINGLE_SPECIALS, Pairs
 
 
 def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.ndarray:
@@ -66,44 +57,8 @@ def pack(lengths: np.ndarray, capacity: int, rng: np.random.Generator) -> np.nda
     return rng.permutation(num_rows)[row_of_sequence]
 
 
-def build_packed_instances(
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    config: BuildConfig,
-    rng_pairs: np.random.Generator,
-    rng_masks: np.random.Generator,
-    duplicate: int,
-) -> Instances:
-    """Return the packed instances of pass `duplicate` over `corpus`."""
-    sequences = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
-    row = pack(sequences.a_length + SINGLE_SPECIALS, config.max_length, rng_pairs)
-    # Within a row they lie in their order in the shard. Row ``i`` holds the sequences
-    # ``row_offsets[i]:row_offsets[i + 1]``.
-    sequences = sequences.take(np.argsort(row, kind="stable"))
-    row_offsets = offsets_of(np.bincount(row))
-    num_rows = len(row_offsets) - 1
-    # Blocks of rows of about `BLOCK_TOKENS`.
-    tokens_before = offsets_of(sequences.a_length + SINGLE_SPECIALS)
-    row_ends = tokens_before[row_offsets[1:]]
-    boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
-    batches = []
-    for first, stop in pairwise([0, *boundaries.tolist(), num_rows]):
-        offsets = row_offsets[first : stop + 1]
-        block = sequences.take(np.arange(offsets[0], offsets[-1]))
-        offsets = offsets - offsets[0]
-        batch = build_block(corpus, block, vocabulary, config, rng_masks, duplicate, offsets)
-        batches.append(batch)
-    table = pa.Table.from_batches(batches, instances_schema(len(vocabulary), packed=True))
-    text_tokens = int(sequences.a_length.sum())
-    tokens_with_specials = text_tokens + SINGLE_SPECIALS * len(sequences)
-    sequences_per_document = np.bincount(sequences.document_a)
-    counts = Counter(
-        rows=num_rows,
-        sequences=len(sequences),
-        documents_cut=int(np.count_nonzero(sequences_per_document > 1)),
-        padding_tokens=num_rows * config.max_length - tokens_with_specials,
-        tokens_in=len(corpus.token_ids),
-        tokens_used=text_tokens,
-        tokens_cut=sequences.tokens_cut,
-    )
-    return Instances(table, counts, warning=None)
+def packed(sequences: Pairs, capacity: int, rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
+    """Return sequences in the order of their rows, int64 [num_rows + 1] the first of each row."""
+    row = pack(sequences.a_length + SINGLE_SPECIALS, capacity, rng)
+    # Within a row they lie in their order in the shard.
+    return sequences.take(np.argsort(row, kind="stable")), offsets_of(np.bincount(row))

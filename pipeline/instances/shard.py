@@ -32,8 +32,7 @@ from ..vocabulary.tokenize import DictionaryTokenizer
 from ..vocabulary.vocabulary import AnyTokenizer, Vocabulary, unknown_tokens
 from .chunks import Corpus
 from .origins import assume_languages, copies_in_pass, document_weights, origins_of
-from .packed import build_packed_instances
-from .table import Instances, build_instances, parquet_options
+from .table import build_instances, parquet_options
 
 _ORIGINS = pa.schema([DOCUMENTS.field(name) for name in ("source", "language")])
 
@@ -106,8 +105,11 @@ class BuildShards(Phase):
                     counters.count("documents_without_partner", int(reading.is_read.sum()))
                     continue
                 times_read += reading.is_read
+                # Two generators, so that a change to the masks leaves the pairs as they are.
+                rngs = [rng_for(config.seed, name, *reading.ids) for name in ("pairs", "masks")]
+                part = reading.corpus
                 try:
-                    built = _build(reading, vocabulary, config)
+                    built = build_instances(part, vocabulary, config, *rngs, reading.duplicate)
                 except UserError as error:
                     raise UserError(f"{documents.path}: {error}") from None
                 writer.write_table(built.table, row_group_size=group_rows)
@@ -153,14 +155,6 @@ def _warnings_of(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
     num_unknown = int(np.count_nonzero(corpus.token_ids == vocabulary.unk_id))
     warning = unknown_tokens(num_unknown, num_tokens)
     return [warning] if warning else []
-
-
-def _build(reading: "_Reading", vocabulary: Vocabulary, config: BuildConfig) -> Instances:
-    build = build_packed_instances if config.packs else build_instances
-    # Two generators, so that a change to the masks leaves the pairs as they are.
-    pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
-    masks_rng = rng_for(config.seed, "masks", *reading.ids)
-    return build(reading.corpus, vocabulary, config, pairs_rng, masks_rng, reading.duplicate)
 
 
 def vocabulary_of(fingerprint: str, path: str) -> Vocabulary:

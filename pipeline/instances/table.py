@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from ..schemas import instances_schema
 from ..vocabulary.vocabulary import Vocabulary
 from .chunks import Corpus
 from .masking import mask_rows, mask_sequences, positions_in
-from .pairs import Pairs, make_pairs
+from .packed import packed
+from .pairs import SINGLE_SPECIALS, Pairs, make_pairs
 
 # Tokens per block: keeps the arrays small that are padded to the longest row or gathered by 64-bit
 # indices.
@@ -41,18 +43,41 @@ def build_instances(
 ) -> Instances:
     """Return the instances of pass `duplicate` over `corpus`; raise as `make_pairs`."""
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
-    pairs = pairs.take(rng_pairs.permutation(len(pairs)))
+    if config.packs:
+        pairs, row_offsets = packed(pairs, config.max_length, rng_pairs)
+        num_rows = len(row_offsets) - 1
+        blocks = _packed_blocks(pairs, row_offsets)
+    else:
+        pairs = pairs.take(rng_pairs.permutation(len(pairs)))
+        num_rows = len(pairs)
+        blocks = _blocks(pairs)
     batches = []
-    for rows in _blocks(pairs):
+    for rows, offsets in blocks:
         block = pairs.take(rows)
-        batches.append(build_block(corpus, block, vocabulary, config, rng_masks, duplicate))
-    table = pa.Table.from_batches(batches, instances_schema(len(vocabulary)))
+        batch = build_block(corpus, block, vocabulary, config, rng_masks, duplicate, offsets)
+        batches.append(batch)
+    table = pa.Table.from_batches(batches, instances_schema(len(vocabulary), packed=config.packs))
+    return Instances(table, _counts(corpus, pairs, num_rows, config), pairs.warning())
+
+
+def _counts(corpus: Corpus, pairs: Pairs, num_rows: int, config: BuildConfig) -> Counter[str]:
+    num_tokens = int(pairs.a_length.sum() + pairs.b_length.sum())
     counts = Counter(
-        rows=len(pairs),
-        not_next_rows=int(pairs.label.sum()),
+        rows=num_rows,
         tokens_in=len(corpus.token_ids),
-        tokens_used=int(pairs.a_length.sum() + pairs.b_length.sum()),
+        tokens_used=num_tokens,
         tokens_cut=pairs.tokens_cut,
+    )
+    if config.packs:
+        num_special = SINGLE_SPECIALS * len(pairs)
+        counts.update(
+            sequences=len(pairs),
+            documents_cut=int(np.count_nonzero(np.bincount(pairs.document_a) > 1)),
+            padding_tokens=num_rows * config.max_length - num_tokens - num_special,
+        )
+        return counts
+    counts.update(
+        not_next_rows=int(pairs.label.sum()),
         forced_pairs=pairs.forced,
         unexchanged_pairs=pairs.unexchanged,
     )
@@ -63,11 +88,15 @@ def build_instances(
         ):
             is_across = origin[pairs.document_a] != origin[pairs.document_b]
             counts[f"pairs_across_{name}"] = int(is_across.sum())
-    return Instances(table, counts, pairs.warning())
+    return counts
 
 
-def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
-    """Yield row indices in blocks of about `BLOCK_TOKENS`, smaller if one of the rows is long."""
+Blocks = Iterator[tuple[np.ndarray, np.ndarray | None]]
+"""The pairs of each block, and of packed rows where among these each row begins."""
+
+
+def _blocks(pairs: Pairs) -> Blocks:
+    """Yield blocks of rows that are a pair each, smaller ones if one of the rows is long."""
     if not len(pairs):
         return
     # Rows times the longest row: short rows beside one of 65,535 tokens would take gigabytes. So
@@ -82,7 +111,16 @@ def _blocks(pairs: Pairs) -> Iterator[np.ndarray]:
         longest = int(lengths[rows].max())
         max_rows = max(1, max_cells // longest)
         for start in range(0, len(rows), max_rows):
-            yield rows[start : start + max_rows]
+            yield rows[start : start + max_rows], None
+
+
+def _packed_blocks(sequences: Pairs, row_offsets: np.ndarray) -> Blocks:
+    tokens_before = offsets_of(sequences.a_length + SINGLE_SPECIALS)
+    row_ends = tokens_before[row_offsets[1:]]
+    boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
+    for first, stop in pairwise([0, *boundaries.tolist(), len(row_ends)]):
+        offsets = row_offsets[first : stop + 1]
+        yield np.arange(offsets[0], offsets[-1]), offsets - offsets[0]
 
 
 def build_block(

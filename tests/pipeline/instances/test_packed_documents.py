@@ -13,8 +13,9 @@ from clozeworks.pipeline.auditing.verdict import Check
 from clozeworks.pipeline.config import BuildConfig, RunOptions
 from clozeworks.pipeline.instances.chunks import Corpus
 from clozeworks.pipeline.instances.masking import mask_sequences, num_to_mask, positions_in
-from clozeworks.pipeline.instances.packed import build_packed_instances, pack
+from clozeworks.pipeline.instances.packed import pack
 from clozeworks.pipeline.instances.pipeline import build
+from clozeworks.pipeline.instances.table import build_instances
 from clozeworks.pipeline.manifests import InstancesManifest
 from clozeworks.pipeline.schemas import instances_schema
 from clozeworks.pipeline.storage.shards import shard_paths
@@ -47,7 +48,7 @@ def make_corpus(documents: list[list[int]], seed: int = 0) -> Corpus:
 
 def built(corpus: Corpus, seed: int = 0, config: BuildConfig = CONFIG):
     rngs = (np.random.default_rng((seed, part)) for part in range(2))
-    return build_packed_instances(corpus, VOCABULARY, config, *rngs, duplicate=3)
+    return build_instances(corpus, VOCABULARY, config, *rngs, duplicate=3)
 
 
 def sequences_in(row: dict) -> list[list[int]]:
