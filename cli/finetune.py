@@ -104,11 +104,10 @@ def _rows(summary: Any) -> list[tuple[str, str]]:
 def _class_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return a row for each class, or for the 20 with the most mistakes."""
     classes = report["classes"]
+    missed = {name: its["count"] * (1 - its["recall"]) for name, its in classes.items()}
     shown_classes = list(classes)
-    max_classes = 20
-    if len(classes) > max_classes:
-        missed = {name: its["count"] * (1 - its["recall"]) for name, its in classes.items()}
-        shown_classes = sorted(classes, key=lambda name: -missed[name])[:max_classes]
+    if len(classes) > 20:
+        shown_classes = sorted(classes, key=lambda name: -missed[name])[:20]
     rows = []
     for name in shown_classes:
         figures = classes[name]

@@ -154,13 +154,10 @@ def _sentences_by_weight(path: str, weights: Mapping[tuple[str, str], float]) ->
     """Return the sentences of a shard by the weight of their documents, in `WEIGHT_UNITS`."""
     arrays_of_weight: dict[int, list[pa.Array]] = {}
     for rows in read_columns(path, "source", "language", "sentences"):
-        sources = rows["source"].to_pylist()
-        languages = rows["language"].to_pylist()
-        weight_of_row = np.zeros(len(rows), np.int64)
-        for row, origin in enumerate(zip(sources, languages, strict=True)):
-            weight = round(weights.get(origin, 1.0) * WEIGHT_UNITS)
-            # Rounded to 0, a source would vanish from the vocabulary.
-            weight_of_row[row] = max(weight, 1)
+        origins = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
+        weight_of_row = np.rint([weights.get(origin, 1.0) * WEIGHT_UNITS for origin in origins])
+        # Of weight 0, a source would vanish from the vocabulary.
+        weight_of_row = np.maximum(weight_of_row, 1).astype(np.int64)
         for weight in np.unique(weight_of_row).tolist():
             is_of_weight = pa.array(weight_of_row == weight)
             sentences = rows.filter(is_of_weight)["sentences"].flatten()
