@@ -24,11 +24,10 @@ from ..mixture import plan_mixture, weights_of
 from ..seeding import rng_for
 from ..storage import absolute, join
 from ..storage.directory import kept
-from ..storage.shards import SPLITS
 from ..storage.state import manifest_head, read_manifest, refuse_input
 from ..vocabulary.files import check_model_beside, read_vocabulary, vocabulary_files
 from .origins import copies_in_pass
-from .shard import BuildShards, DocumentsToRead, InstancesSetup, sum_groups, vocabulary_of
+from .shard import BuildShards, InstancesSetup, sum_groups, vocabulary_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +74,6 @@ class InstancesStage(Stage):
             {"stage": "vocab", "digest": vocabulary.fingerprint},
         ]
         folder = absolute(self.documents)
-        units: list[Unit] = []
-        for split in SPLITS:
-            shards = [shard for shard in corpus.shards if shard.split == split]
-            for index, shard in enumerate(shards):
-                documents = DocumentsToRead(split=split, index=index, path=join(folder, shard.name))
-                units.append(Unit(shard.name, shard.bytes, documents))
         return Plan(
             head=manifest_head("build", config, inputs, "tokenizers"),
             setup=InstancesSetup(
@@ -90,7 +83,9 @@ class InstancesStage(Stage):
                     fingerprint=vocabulary.fingerprint, size=len(vocabulary.tokens)
                 ),
             ),
-            units=units,
+            units=[
+                Unit(shard.name, shard.bytes, join(folder, shard.name)) for shard in corpus.shards
+            ],
         )
 
     def manifest(self, job: Job, head: StoredHead) -> InstancesManifest:

@@ -48,15 +48,6 @@ class InstancesSetup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DocumentsToRead:
-    """The shard of documents of a unit: number `index` of its split."""
-
-    split: Split
-    index: int
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Built(Record):
     """The record of a unit."""
 
@@ -74,17 +65,19 @@ class BuildShards(Phase):
     """The path of the vocabulary."""
 
     name = "build"
-    payload_type = DocumentsToRead
+    payload_type = str
     record_type = Built
 
     def do(self, job: Job, unit: Unit) -> Built:
-        """Build the instances of one shard."""
+        """Build the instances of one shard; the payload is its path."""
         config = self.config
-        documents: DocumentsToRead = unit.payload
+        path: str = unit.payload
+        split: Split = "train" if unit.name.startswith("train-") else "validation"
+        index = int(unit.name.split("-")[1])  # of train-00012-of-00256.parquet
         vocabulary, tokenizer = _tokenizer_of(job.setup.tokenizer.fingerprint, self.vocab)
         schema = _schema_of(vocabulary, config)
         dtype = np.dtype(str(schema.field("input_ids").type.value_type))
-        corpus = tokenize_shard(documents.path, tokenizer, dtype)
+        corpus = tokenize_shard(path, tokenizer, dtype)
         num_documents = len(corpus.document_offsets) - 1
         counters = Counters()
         counters.count("documents", num_documents)
@@ -100,18 +93,21 @@ class BuildShards(Phase):
         needs_partner = config.pairing in ("balanced", "bert") and corpus.num_with_text() > 1
         options = parquet_options(schema)
         with write_parquet(job, unit.name, schema, **options) as (writer, written):
-            for reading in _readings(corpus, documents, config, job.setup):
+            for reading in _readings(corpus, split, index, config, job.setup):
                 if needs_partner and reading.corpus.num_with_text() < 2:
                     counters.count("documents_without_partner", int(reading.is_read.sum()))
                     continue
                 times_read += reading.is_read
                 # Two generators, so that a change to the masks leaves the pairs as they are.
-                rngs = [rng_for(config.seed, name, *reading.ids) for name in ("pairs", "masks")]
+                pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
+                masks_rng = rng_for(config.seed, "masks", *reading.ids)
                 part = reading.corpus
                 try:
-                    built = build_instances(part, vocabulary, config, *rngs, reading.duplicate)
+                    built = build_instances(
+                        part, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
+                    )
                 except UserError as error:
-                    raise UserError(f"{documents.path}: {error}") from None
+                    raise UserError(f"{path}: {error}") from None
                 writer.write_table(built.table, row_group_size=group_rows)
                 counters.counts.update(built.counts)
                 if built.warning:
@@ -122,10 +118,10 @@ class BuildShards(Phase):
         return Built(
             files=(unit.name,),
             counters=record,
-            groups=groups if documents.split == "train" else [],
+            groups=groups if split == "train" else [],
             shard=InstancesShard(
                 name=unit.name,
-                split=documents.split,
+                split=split,
                 rows=num_rows,
                 bytes=written.num_bytes,
                 sha256=written.sha256,
@@ -192,13 +188,11 @@ class _Reading(NamedTuple):
 
 
 def _readings(
-    corpus: Corpus, documents: DocumentsToRead, config: BuildConfig, setup: InstancesSetup
+    corpus: Corpus, split: Split, index: int, config: BuildConfig, setup: InstancesSetup
 ) -> Iterator[_Reading]:
     """Yield all readings of a shard: one for each pass, or with weights, which apply to training,
     more of some documents; validation documents are read once, and empty shards never.
     """
-    split = documents.split
-    index = documents.index
     num_passes = 1
     weights: Mapping[tuple[str, str], float] = {}
     if split == "train":

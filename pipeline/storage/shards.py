@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +23,6 @@ from ..memory import cut_by_size
 from ..schemas import DOCUMENTS
 from .directory import OutputDirectory
 
-SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 TABLE_BYTES = 8 << 20
 """Size of the batches that `read_columns` yields."""
 BATCH_ROWS = 64

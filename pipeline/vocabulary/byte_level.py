@@ -20,6 +20,7 @@ of the white space around it.
 """
 
 import json
+import string
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
@@ -36,12 +37,12 @@ from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
 from .normalization import Normalization
 from .tokenize import (
-    ASCII_PUNCTUATION,
     CHINESE_CHARACTERS,
     DictionaryTokenizer,
     Splitter,
     encode_texts,
     join_words,
+    look_up,
 )
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def _kind(byte: int) -> int:
         return _LETTER
     if character.isdigit():
         return _DIGIT
-    if any(low <= byte <= high for low, high in ASCII_PUNCTUATION):
+    if character in string.punctuation:
         return _APOSTROPHE if character == "'" else _PUNCTUATION
     return {" ": _SPACE, "\x7f": _DELETE}.get(character, _CONTROL)
 
@@ -282,19 +283,15 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     if not len(text):
         return starts[:1]
     # One look-up a byte and one a pair of bytes, instead of a dozen comparisons.
-    kinds = _look_up(text, _KINDS)
+    kinds = look_up(text, _KINDS)
     pairs = kinds[:-1] << 3 | kinds[1:]
     is_cut = np.zeros(len(text) + 1, bool)
-    is_cut[1:-1] = _look_up(pairs, _CUTS)
+    is_cut[1:-1] = look_up(pairs, _CUTS)
     # White space in front of a space belongs to the same word as the space.
     spaces = np.flatnonzero(pairs == (_WIDE << 3 | _SPACE)) + 1
     is_cut[spaces[_follow_wide_space(text, spaces)]] = False
     is_cut[starts] = True
     return np.flatnonzero(is_cut)
-
-
-def _look_up(numbers: np.ndarray, table: bytes) -> np.ndarray:
-    return np.frombuffer(numbers.tobytes().translate(table), np.uint8)
 
 
 def _follow_wide_space(text: np.ndarray, places: np.ndarray) -> np.ndarray:

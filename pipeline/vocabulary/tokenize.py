@@ -17,6 +17,7 @@ marks only after the letter that carries them) looks across one. Everything else
 chunk and is left to ``tokenizers``.
 """
 
+import string
 import unicodedata
 from abc import abstractmethod
 from collections import Counter
@@ -43,7 +44,6 @@ MAX_CHUNKS = 300_000
 """Distinct chunks that are counted before their words are handed on; bounds the memory."""
 
 _NO_LETTER = "\n"  # never part of a normalised word
-ASCII_PUNCTUATION = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
 CHINESE_CHARACTERS = (0x4E00, 0x9FFF)
 
 
@@ -118,6 +118,7 @@ class Speller(Splitter):
     """Split text into the words that WordPiece sees."""
 
     strips_spaces = True
+    _SPACE, _PUNCTUATION, _WIDE = 1, 2, 3
 
     def __init__(self, normalization: Normalization) -> None:
         tokenizer = bert_tokenizer(["[UNK]"], normalization)
@@ -127,7 +128,7 @@ class Speller(Splitter):
         # Characters that are words of their own: all of ASCII's punctuation, and those characters
         # of three UTF-8 bytes that are frequent. Others stay inside a chunk, which is slower, not
         # wrong.
-        self._isolated_ascii = ASCII_PUNCTUATION
+        isolated_ascii = set(string.punctuation)
         # One flag for each code point of Unicode's first plane.
         self._is_isolated = np.zeros(0x10000, bool)
         wide_punctuation = ((0x2010, 0x2027), (0x3001, 0x3003), (0x3008, 0x3011))
@@ -137,8 +138,14 @@ class Speller(Splitter):
             # What they become depends on the letters around them.
             apostrophes = [ord(character) for character in WRITTEN_AS]
             self.update(dict.fromkeys(apostrophes, _NO_LETTER))
-            self._isolated_ascii = ((0x21, 0x26), (0x28, 0x2F), *ASCII_PUNCTUATION[1:])
+            isolated_ascii.remove("'")
             self._is_isolated[apostrophes] = False
+        kinds = bytearray(256)
+        for character in isolated_ascii:
+            kinds[ord(character)] = self._PUNCTUATION
+        kinds[ord(" ")] = self._SPACE
+        kinds[0xE2:0xEA] = bytes([self._WIDE] * 8)  # the first bytes of U+2000 to U+9FFF
+        self._kinds = bytes(kinds)
 
     def prepare(
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
@@ -150,18 +157,16 @@ class Speller(Splitter):
             text    T h e   c a t ,   n o          starts 0, 11
             cuts    0     3       7 8         11
         """
-        is_punctuation = np.zeros(len(text), bool)
-        for first, last in self._isolated_ascii:
-            is_punctuation |= is_between(text, first, last)
+        kinds = look_up(text, self._kinds)
+        is_punctuation = kinds == self._PUNCTUATION
         # One flag a byte, instead of sorting lists of offsets: `flatnonzero` yields them in order.
         is_cut = np.zeros(len(text) + 1, bool)
         before = is_cut[:-1]
         after = is_cut[1:]
-        np.logical_or(is_punctuation, text == ord(" "), out=before)
+        np.logical_or(is_punctuation, kinds == self._SPACE, out=before)
         after |= is_punctuation
         is_cut[starts] = True
-        # U+2010 begins with the byte E2, U+9FFF with E9.
-        wide = np.flatnonzero(is_between(text, 0xE2, 0xE9))
+        wide = np.flatnonzero(kinds == self._WIDE)
         if len(wide):  # hardly ever in English
             # Three bytes 1110aaaa 10bbbbbb 10cccccc are the code point aaaabbbbbbcccccc.
             high = text[wide].astype(np.int32) & 0x0F
@@ -383,12 +388,9 @@ def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     return summed.sort_by([("count", "descending"), ("word", "ascending")]).cast(WORD_COUNTS)
 
 
-def is_between(text: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Return which bytes lie in a range, `last` included."""
-    # One comparison instead of two: the difference is unsigned, so bytes below `first` wrap around
-    # to large numbers.
-    above_first = text - np.uint8(first)
-    return above_first <= last - first
+def look_up(numbers: np.ndarray, table: bytes) -> np.ndarray:
+    """Return the entry of each number, uint8, in a table of 256."""
+    return np.frombuffer(numbers.tobytes().translate(table), np.uint8)
 
 
 def _distinct_chunks(
