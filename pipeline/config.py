@@ -33,10 +33,8 @@ def option(
 
     `flags` overrides the spelling derived from the field's name: ``--compile/--no-compile``.
     `group` is the heading that the option stands under in ``--help``; the common ones have none.
-    `identity` is False for a field that decides how the work is done, or which runs there are, but
-    not the result of a run: it may change when the work is resumed. `is_content` is for the content
-    of a file that the command line names: so the rules in it are part of the configuration, and
-    workers on other machines need no file.
+    `identity` is False for a field that may change when work is resumed. `is_content` is for the
+    content of a file that the command line names: workers on other machines need no file.
     """
     # On the field, where `cli.options` and `identity_fields` find it: a list of options beside the
     # fields could disagree with them.

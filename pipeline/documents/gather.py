@@ -8,7 +8,7 @@ one. Then it first deals the documents into a temporary table with a partition a
 the size of the corpus, a document is read about twice, and memory is bounded by a shard.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,12 +92,12 @@ def _documents(job: Job, run: ShardRun, left_out: pa.Table) -> Iterator[pa.Recor
     """
     no_sentences = pa.scalar([], SCATTERED.schema.field("sentences").type)
     column = SCATTERED.schema.get_field_index("sentences")
-    removals = Removals(left_out)
+    rows_left_out = row_finder(left_out)
     for batch in SCATTERED.read(job, run.partitions(job.setup.layout)):
         is_chosen = run.shard_of(batch) >= 0
         if not is_chosen.all():  # a partition holds documents of other units too
             batch = take(batch, np.flatnonzero(is_chosen))
-        is_removed = removals.rows_of(batch) >= 0
+        is_removed = rows_left_out(batch) >= 0
         if is_removed.any():
             arguments = [pa.array(is_removed), no_sentences, batch["sentences"]]
             sentences = call_function("if_else", arguments)
@@ -105,25 +105,24 @@ def _documents(job: Job, run: ShardRun, left_out: pa.Table) -> Iterator[pa.Recor
         yield batch
 
 
-class Removals:
-    """Finds the documents that are left out."""
+def row_finder(left_out: pa.Table) -> Callable[[pa.RecordBatch | pa.Table], np.ndarray]:
+    """Return what finds each document's row among those left out; -1 if it is not among them."""
+    keys_left_out = _document_keys(left_out)
+    # Once, unlike `np.isin`, which would sort them again for each batch.
+    order = np.argsort(keys_left_out)
+    keys_left_out = keys_left_out[order]
 
-    def __init__(self, left_out: pa.Table) -> None:
-        keys = _document_keys(left_out)
-        self._order = np.argsort(keys)
-        self._keys = keys[self._order]
-
-    def rows_of(self, documents: pa.RecordBatch | pa.Table) -> np.ndarray:
-        """Return each document's row among those left out; -1 if it is not among them."""
+    def rows_of(documents: pa.RecordBatch | pa.Table) -> np.ndarray:
         keys = _document_keys(documents)
         rows = np.full(len(keys), -1)
-        # Not `np.isin`, which would sort those left out again for each batch.
-        position = np.searchsorted(self._keys, keys)
-        is_before_end = np.flatnonzero(position < len(self._keys))
-        is_there = self._keys[position[is_before_end]] == keys[is_before_end]
+        position = np.searchsorted(keys_left_out, keys)
+        is_before_end = np.flatnonzero(position < len(keys_left_out))
+        is_there = keys_left_out[position[is_before_end]] == keys[is_before_end]
         found = is_before_end[is_there]
-        rows[found] = self._order[position[found]]
+        rows[found] = order[position[found]]
         return rows
+
+    return rows_of
 
 
 def _document_keys(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
@@ -213,7 +212,7 @@ def choose_rows(
     # Sorted, so that the first examples do not depend on the order in which files were read.
     order = sort_order(documents.append_column("row", rows), "hash", "doc_id", "row")
     # By hash (of the id) and text: another version under the same id may stay.
-    row_in_left_out = Removals(left_out).rows_of(documents)[order]
+    row_in_left_out = row_finder(left_out)(documents)[order]
     is_removed = row_in_left_out >= 0
     removed = take(documents["doc_id"], order[is_removed]).to_pylist()
     removals = take(left_out, row_in_left_out[is_removed]).to_pylist()

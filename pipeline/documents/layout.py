@@ -163,12 +163,11 @@ def cut_shards(
     ranges_per_bucket = divide_up(int(sizes.max()), most_range_bytes)
     range_sizes = np.repeat(sizes / ranges_per_bucket, ranges_per_bucket)
     num_ranges = len(range_sizes)
-    starts = []
-    first_of_partition = 0
-    for partition_sizes in np.split(range_sizes, num_partitions):
-        for start in merge_buckets(partition_sizes):
-            starts.append(first_of_partition + start)
-        first_of_partition += len(partition_sizes)
+    starts = [
+        partition * num_ranges // num_partitions + start
+        for partition, sizes in enumerate(np.split(range_sizes, num_partitions))
+        for start in merge_buckets(sizes)
+    ]
     return borders([*starts, num_ranges], num_ranges)
 
 

@@ -1,5 +1,6 @@
 """Plan the shards of ingest and the documents in each, by the sizes that earlier phases counted."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -209,10 +210,7 @@ def _too_few(scattered: Sequence[Scattered], deduplicated: Sequence[Deduplicated
         total.add(record.counters)
     for record in deduplicated:
         total.counts.update(record.left_out)
-    reasons = total.bad.copy()
-    for name in LEFT_OUT_AS:
-        reasons[name] = total.counts[name]
-    reasons = +reasons  # without those that are 0
+    reasons = total.bad + Counter({name: total.counts[name] for name in LEFT_OUT_AS})
     message = (
         f"The sources hold {count_of(num_documents, 'document')}; "
         f"at least {MIN_DOCUMENTS + 2} different ones are needed"

@@ -28,11 +28,10 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import apache_beam as beam
@@ -74,12 +73,6 @@ class RunStage(beam.PTransform):
         super().__init__(stage.name.capitalize())
         self.stage = stage.absolute()
         self.with_output_types(str)
-
-    def display_data(self) -> dict[str, str]:
-        """Return the stage's paths and options, for the runner's page of the job."""
-        shown = {"output": self.stage.output, **asdict(cast(Any, self.stage))}
-        shown.update(shown.pop("config", {}))
-        return {name: str(value) for name, value in shown.items()}
 
     def expand(self, input_or_inputs: Any) -> Any:
         """Wire the transform."""

@@ -201,10 +201,6 @@ class Job(OutputDirectory):
         """Return the units of a planned phase, their payloads as plain values."""
         return _read_once(f"{self._folder}/{phase}/plan.json", list[Unit])
 
-    def unit_names(self, phase: str) -> list[str]:
-        """Return the names of the units of a planned phase."""
-        return [unit.name for unit in self.units(phase)]
-
     def start(self, phase: Phase) -> list[int]:
         """Plan a phase whose predecessors are done, unless a killed run has left its plan; return
         the numbers of its unfinished units, the most expensive first.

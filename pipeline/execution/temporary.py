@@ -69,7 +69,7 @@ class TemporaryTable:
         """Yield the record batches of these partitions: of every unit, or only of some."""
         partitions = list(partitions)
         if unit_names_to_read is None:
-            unit_names_to_read = job.unit_names(self.phase)
+            unit_names_to_read = [unit.name for unit in job.units(self.phase)]
         for unit_name in unit_names_to_read:
             yield from self._read_file(job, unit_name, partitions)
 

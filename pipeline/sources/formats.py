@@ -153,9 +153,9 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     # Names do not depend on where the source lies: /data/books/a/b.txt of the source /data/books is
     # books/a/b.txt.
     folder_above = posixpath.dirname(storage.absolute(root).rstrip("/")).rstrip("/") + "/"
-    names: dict[str, str] = {}
-    for path in (*bytes_of, *reasons):
-        names[path] = storage.absolute(path).removeprefix(folder_above)
+    names = {
+        path: storage.absolute(path).removeprefix(folder_above) for path in (*bytes_of, *reasons)
+    }
     inputs: list[InputRange] = []
     for path, num_bytes in bytes_of.items():
         if _LONE_SURROGATE.search(names[path]):

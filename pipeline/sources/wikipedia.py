@@ -88,9 +88,9 @@ def parse_siteinfo(head: str) -> Site:
         language = database.removesuffix("wiki")
     if not database:
         language, database = "en", "wikipedia"
-    namespaces = {}
-    for key, name in _NAMESPACE.findall(head):
-        namespaces[html.unescape(name).strip().lower()] = int(key)
+    namespaces = {
+        html.unescape(name).strip().lower(): int(key) for key, name in _NAMESPACE.findall(head)
+    }
     return Site(database=database, language=language, namespaces=namespaces)
 
 
@@ -190,9 +190,8 @@ def is_disambiguation(title: str, text: str) -> bool:
     names = {name.replace("_", " ").lower() for name in used_templates}
     if not names.isdisjoint(NAMES.disambiguation_templates):
         return True
-    for name in names:
-        if name.startswith(("redirect", "about", "other uses")):
-            continue
-        if name.endswith(("disambiguation", "disambig", " dab")):
-            return True
-    return False
+    return any(
+        name.endswith(("disambiguation", "disambig", " dab"))
+        and not name.startswith(("redirect", "about", "other uses"))
+        for name in names
+    )

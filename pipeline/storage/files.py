@@ -115,15 +115,11 @@ def free_bytes(directory: str) -> int | None:
 
 def file_sizes(directory: str) -> dict[str, int]:
     """Return the size in bytes of each file directly in `directory`, names sorted."""
-    sizes: dict[str, int] = {}
     if is_remote(directory):
-        for path, num_bytes in list_remote(directory).items():
-            if num_bytes is not None:
-                sizes[path.rsplit("/", 1)[1]] = num_bytes
-        return sizes
-    for name in file_names(directory):
-        sizes[name] = os.path.getsize(os.path.join(directory, name))
-    return sizes
+        sizes = list_remote(directory).items()
+        return {path.rsplit("/", 1)[1]: size for path, size in sizes if size is not None}
+    names = file_names(directory)
+    return {name: os.path.getsize(os.path.join(directory, name)) for name in names}
 
 
 def leads_out(path: str, folder: str) -> bool:

@@ -28,7 +28,6 @@ from ..manifests import (
     KINDS,
     SCHEMA_VERSION,
     AnyManifest,
-    File,
     Manifest,
     StoredHead,
     VocabularyManifest,
@@ -197,12 +196,8 @@ def damage_of(directory: str, manifest: Manifest) -> str | None:
 def verify_files(directory: str) -> None:
     """Raise `UserError` naming the first file that does not have its manifest's digest."""
     manifest = read_any_manifest(directory)
-    files: Sequence[File] = ()
-    if isinstance(manifest, VocabularyManifest):
-        files = [manifest.word_counts]
-    else:
-        files = manifest.shards
-    for file in files:
+    is_vocabulary = isinstance(manifest, VocabularyManifest)
+    for file in [manifest.word_counts] if is_vocabulary else manifest.shards:
         path = storage.join(directory, file.name)
         with storage.open_input(path) as source:
             digest = hashlib.file_digest(cast(Any, source), "sha256").hexdigest()
@@ -340,14 +335,11 @@ def changed_fields(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
     """Return the fields in which two identities differ, in words."""
     # As JSON, which the stored one comes from: tuples are lists.
     wanted = json.loads(json.dumps(wanted))
-    changes = []
-    # The names of both, in the order of the stored ones and then new ones.
-    for name in {**stored, **wanted}:
-        before = stored.get(name)
-        now = wanted.get(name)
-        if before != now:
-            changes.append(f"{name} was {before}, now {now}")
-    return changes
+    return [
+        f"{name} was {stored.get(name)}, now {wanted.get(name)}"
+        for name in {**stored, **wanted}  # in the order of the stored ones, then new ones
+        if stored.get(name) != wanted.get(name)
+    ]
 
 
 def _refuse_changes(path: str, changes: Sequence[str]) -> None:

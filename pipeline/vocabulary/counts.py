@@ -139,7 +139,8 @@ class Merge(Phase):
 
 def read_counts(job: Job, split: str, buckets: Iterable[int]) -> pa.Table:
     """Return the sums of a split's counts in some of the buckets, in the order of `count_words`."""
-    shards = [name for name in job.unit_names(Count.name) if name.startswith(f"{split}-")]
+    names = (unit.name for unit in job.units(Count.name))
+    shards = [name for name in names if name.startswith(f"{split}-")]
     batches = COUNTS.read(job, buckets, shards)
     return merge_counts([pa.Table.from_batches(batches, WORD_COUNTS)])
 

@@ -253,25 +253,15 @@ class _Structures:
         """Return about how many words are lost with an unknown template: those of its sentence, or
         0 if the sentence does without it, which `repair` decides exactly.
         """
-        before = self._text_around(range(index - 1, -1, -2))
-        after = self._text_around(range(close + 1, len(self.parts), 2))
+        # Of the nearest twenty texts: on a page of templates each would look at all others.
+        before = " ".join(self.parts[max(index - 39, 0) : index : 2])
+        after = " ".join(self.parts[close + 1 : close + 41 : 2])
         words = _SENTENCE_START.split(before)[-1]
         is_dropped = words.startswith(tuple("*#:;|!="))
         if not words.strip() or is_dropped or not before.endswith(" "):
             return 0
         words_after, *_ = _SENTENCE_START.split(after, 1)
         return len(words.split()) + len(words_after.split())
-
-    def _text_around(self, indices: range) -> str:
-        """Return the text of the nearest parts, in their order, up to a full stop or line break."""
-        texts: list[str] = []
-        for index in indices[:20]:  # of a page of templates each would look at all others
-            texts.append(self.parts[index])
-            if _SENTENCE_START.search(texts[-1]):
-                break
-        if indices.step < 0:
-            texts.reverse()
-        return " ".join(texts)
 
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
