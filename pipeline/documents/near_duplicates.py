@@ -7,9 +7,8 @@ each such pair: it is similar if its signatures agree in at least the share aske
 join into clusters, so two texts may be in one cluster through a third; the document with the lowest
 hash of each cluster stays.
 
-Memory: one process finds the clusters, with about 700 bytes per document that has a candidate;
-other documents take nothing. A unit of candidates takes about 150 MB (below 50 million documents).
-Temporary files take about 300 bytes per document at a threshold of 0.8.
+Memory: one process finds the clusters, with about 700 bytes per document that has a candidate. A
+unit of candidates takes about 150 MB (below 50 million documents).
 """
 
 from collections.abc import Sequence

@@ -86,16 +86,9 @@ def _blocks(file: BinaryIO, input_range: InputRange, counters: Counters) -> Bloc
     stream = decompressed(file, input_range.name, counters, allowance=sys.maxsize)
     stop = input_range.stop or sys.maxsize
     position = input_range.start
-    while True:
-        in_range = position < stop
-        num_bytes = READ_BYTES
-        if in_range:
-            # No block lies on both sides of the range's end.
-            num_bytes = min(READ_BYTES, stop - position)
-        block = stream.read(num_bytes)
-        if not block:
-            return
-        yield in_range, block
+    # No block lies on both sides of the range's end.
+    while block := stream.read(min(READ_BYTES, stop - position) if position < stop else READ_BYTES):
+        yield position < stop, block
         position += len(block)
 
 

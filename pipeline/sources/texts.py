@@ -98,9 +98,12 @@ def _chunks(stream: BinaryIO, counters: Counters) -> Iterator[bytes]:
 def _decoded_chunks(chunks: Iterable[bytes], name: str, counters: Counters) -> Iterator[str]:
     """Yield the text of chunks, up to one that is not UTF-8."""
     num_bytes = 0
+    has_nul = False
     for chunk in chunks:
         if b"\0" in chunk:  # zeros that a power failure left
-            counters.skip("nul_bytes", f"{name}, from about byte {num_bytes} on")
+            if not has_nul:
+                counters.skip("nul_bytes", f"{name}, from about byte {num_bytes} on")
+            has_nul = True
             chunk = chunk.replace(b"\0", b"")
         text = _decoded(chunk, counters)
         # The search is fast, and most texts have none.

@@ -9,10 +9,6 @@ from collections.abc import Callable
 from .patterns import Arguments
 
 
-def _if(condition: str, arguments: Arguments, language: str) -> str:
-    return arguments.get("1" if condition else "2", "")
-
-
 def _if_equal(value: str, arguments: Arguments, language: str) -> str:
     return arguments.get("2" if _is_same(value, arguments.get("1", "")) else "3", "")
 
@@ -50,7 +46,7 @@ def _plural(number: str, arguments: Arguments, language: str) -> str | None:
 
 _NUMERIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, str], str | None]] = {
-    "#if": _if,
+    "#if": lambda text, arguments, language: arguments.get("1" if text else "2", ""),
     "#ifeq": _if_equal,
     "#switch": _switch,
     "plural": _plural,

@@ -89,7 +89,7 @@ def wikitext_to_paragraphs(
     namespaces = NAMES.files_and_categories.union(namespaces)
     parts = _STRUCTURE.split(text)
     structures = _Structures(parts, language, namespaces, dropped, title, added)
-    text = _drop_lines(structures.render(), language, dropped)
+    text = _drop_lines(structures.render(0, len(parts)), language, dropped)
     passages: list[str] = []
     for block in _render_inline(text, language).split(PARAGRAPH_BREAK):
         if not block or block.isspace():
@@ -169,12 +169,8 @@ class _Structures:
         self.words_lost: Counter[str] = Counter()
         self.closer = _match_structures(self.parts)
 
-    def render(self) -> str:
-        """Return the page with every structure rendered or dropped."""
-        return self._render(0, len(self.parts), 0)
-
-    def _render(self, first: int, stop: int, depth: int) -> str:
-        """Render parts[first:stop]; both ends are text."""
+    def render(self, first: int, stop: int, depth: int = 0) -> str:
+        """Return parts[first:stop], whose ends are text, with structures rendered or dropped."""
         parts = self.parts
         closer = self.closer
         out = [parts[first]]
@@ -216,7 +212,7 @@ class _Structures:
         """Return the text between two tokens, with the structures in it rendered."""
         if close == index + 2:
             return self.parts[index + 1]
-        return self._render(index + 1, close, depth + 1)
+        return self.render(index + 1, close, depth + 1)
 
     def _drop(self, reason: str, index: int, close: int, mark: str) -> str:
         """Record parts[index:close + 1] as left out and return `mark`."""
