@@ -63,12 +63,6 @@ def files_digest(paths: Sequence[Path]) -> str:
     return f"{stable_hash(*digests):016x}"
 
 
-def _is_finite(weight: Tensor) -> bool:
-    # A sum is finite only if all numbers are, and is found in a thirtieth of the time; one of
-    # finite numbers may overflow.
-    return bool(weight.sum().isfinite()) or bool(weight.isfinite().all())
-
-
 def _weight_files(folder: Path) -> list[Path]:
     """Return the files of a model's weights, if any; raise `UserError` if one is missing."""
     if (folder / WEIGHTS).is_file():
@@ -235,8 +229,10 @@ class Checkpoint:
                     f"{name} in {self.name} has shape {tuple(weight.shape)}, but this model needs "
                     f"{tuple(target.shape)}."
                 )
-            # Not before: of a stranger's file only what the model asks for is computed with.
-            if not (weight.is_floating_point() and _is_finite(weight)):
+            # Not before: of a stranger's file only what the model asks for is computed with. A sum,
+            # which may overflow, takes a thirtieth of the time.
+            is_float = weight.is_floating_point()
+            if not (is_float and (weight.sum().isfinite() or weight.isfinite().all())):
                 raise UserError(
                     f"{name} in {self.name} has values that are not finite numbers. Use another "
                     "checkpoint."

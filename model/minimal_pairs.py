@@ -55,14 +55,12 @@ def evaluate_minimal_pairs(
     device: str = "auto",
     progress: ProgressCallback | None = None,
 ) -> dict[str, Any]:
-    """Return the `accuracy` over ``all`` pairs, and for each column of `GROUPS` in the data that of
-    each of its values; and the means over the paradigms, ``mean_accuracy`` and
-    ``mean_token_alone``, with the 95% intervals of other such paradigms (``…_low``, ``…_high``).
+    """Return the `accuracy` over ``all`` pairs, and of each value of each column of `GROUPS`; and
+    the means over the paradigms with their 95% intervals (``mean_accuracy``, ``mean_token_alone``).
 
     `data` is a table with the columns `COLUMNS`, a folder of JSON Lines, or MultiBLiMP's of a
-    language or all (``deu/data.tsv``), which are shown by `language`, too. `progress` is called
-    with ``stage``, ``step`` and ``steps`` (sentences). Raises `UserError` if a column is missing,
-    or a sentence is longer than the model reads.
+    language or all (``deu/data.tsv``). `progress` is called with ``stage``, ``step`` and ``steps``
+    (sentences). Raises `UserError` if a column is missing, or a sentence is too long.
     """
     pairs = list(read_minimal_pairs(data))
     if not pairs:

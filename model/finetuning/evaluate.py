@@ -25,13 +25,13 @@ from .results import read_summary
 def evaluate_task(
     directory: str | Path, data: str | Path, device: str = "auto", task: Task | None = None
 ) -> dict[str, Any]:
-    """Return the number of examples and the official metrics on a labelled file, or on the dev
-    files in a folder.
+    """Return the number of examples and the official metrics on a labelled file, or on a folder's
+    dev files.
 
-    Metrics of MNLI's second dev set start with ``mismatched_``; those of the best constant answer
-    start with ``baseline_``; ``accuracy_low`` and ``accuracy_high`` are the ends of an accuracy's
-    95% interval (Wilson's). Files on which the model was trained are named in a notice. `task` is
-    needed if `finetune` was given an object. Raises `UserError` for bad input.
+    Metrics of MNLI's second dev set start with ``mismatched_``, those of the best constant answer
+    with ``baseline_``; ``accuracy_low`` and ``accuracy_high`` are the ends of a 95% interval
+    (Wilson's). `task` is needed if `finetune` was given an object. Raises `UserError` for bad
+    input.
     """
     directory = find_model(directory)
     finetuned = load_finetuned(directory, find_device(device), task)

@@ -79,15 +79,13 @@ def finetune(
     """Fine-tune `checkpoint` on a task with each combination of the hyperparameters, and return
     what ``summary.json`` holds.
 
-    `task` is a name, or a `Task` of your own, such as one with another head. `data` is a folder or
-    file of the official form, or a data set of the Hub (``hf:nyu-mll/glue:sst2``), `checkpoint` a
-    BERT, ModernBERT or RoBERTa in Hugging Face's layout. The same call resumes unfinished work; one
-    with other learning rates, batch sizes, epochs or seeds adds those runs; `overwrite` starts
-    over, and `stop` lets another thread end the work early: ``status`` is then ``interrupted``, and
-    nothing else is there, but all is saved. Otherwise it is ``finished``. `progress` is called
-    about every tenth step with ``stage`` (which run it is) and what `FinetuneWork.show` says.
-    Raises `UserError` for bad input, for an `output` that holds something else, and for a loss that
-    is not finite.
+    `task` is a name or a `Task`; `data` a folder or file of the official form, or a data set of the
+    Hub (``hf:nyu-mll/glue:sst2``). The same call resumes unfinished work; one with other learning
+    rates, batch sizes, epochs or seeds adds those runs; `overwrite` starts over, and `stop` lets
+    another thread end the work, of which all is saved: there is only a ``status`` then,
+    ``interrupted``. `progress` is called about every tenth step with ``stage`` (which run it is)
+    and what `FinetuneWork.show` says. Raises `UserError` for bad input, for an `output` that holds
+    something else, and for a loss that is not finite.
     """
     refuse_remote(output)
     refuse_inside(checkpoint, output)

@@ -53,13 +53,12 @@ def predict(
 
     `data` is a file in the task's format, or plain text (``.txt`` without tags, or ``-`` for
     standard input): one example per line, a tab between the texts of a pair. A prediction is the
-    text, its answer and the probability of each class, or the score: tab-separated with a header
-    line, or as ``.csv`` or ``.jsonl``; ``-`` is standard output. The ``id`` of a table is kept, in
-    ``.jsonl`` all columns whose names no prediction has; `columns`, such as ``id,label=Sentiment``,
-    names the only ones to write, of the table and of the prediction, and what they are called.
-    `text` names the table's column of the text, or both of a pair, if the training had others. With
-    `official`, `output` is a folder for the task's server or script. `task` is needed if `finetune`
-    was given an object. Raises `UserError` for bad input, and then writes nothing.
+    text, its answer and probabilities, tab-separated with a header line, or as ``.csv`` or
+    ``.jsonl``; ``-`` is standard output. A table's ``id`` is kept, in ``.jsonl`` all its columns;
+    `columns`, such as ``id,label=Sentiment``, are the only ones to write, and their names. `text`
+    names the table's columns of texts. With `official`, `output` is a folder for the task's server
+    or script. `task` is needed if `finetune` was given an object. Raises `UserError` for bad input,
+    and then writes nothing.
     """
     is_terminal = str(output) == "-"
     suffix = Path(output).suffix.lower()
@@ -83,7 +82,11 @@ def predict(
         return _write_official(task, list(answered), data, str(output))
     # For each prediction its row, without which there are as many empty ones as are asked for.
     has_rows = _is_table(task, Path(data))
-    rows = _rows(task, Path(data)) if has_rows else repeat({})
+    rows: Iterator[dict[str, Any]] = repeat({})
+    if has_rows:
+        glue = getattr(task, "glue", None)
+        headerless = glue.headerless if glue else ()
+        rows = (row.values for row in read_rows(Path(data), headerless))
     predictions = _with_columns(
         zip(starmap(task.prediction, answered), rows, strict=has_rows),
         columns.split(",") if columns else [],
@@ -106,14 +109,6 @@ def _with_text(task: Task[Any], columns: Sequence[str], path: Path) -> Task[Any]
 
 def _is_table(task: Task[Any], path: Path) -> bool:
     return bool(task.tables) and (is_hub(path) or path.suffix.lower() in task.tables)
-
-
-def _rows(task: Task[Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the values by column of each example's row."""
-    headerless: Sequence[str] = ()
-    if isinstance(task, Classification) and task.glue:
-        headerless = task.glue.headerless
-    return (row.values for row in read_rows(path, headerless))
 
 
 def _with_columns(

@@ -173,16 +173,15 @@ def collate(
 ) -> dict[str, Any]:
     """Return rows of an `InstanceDataset` as the arguments of a model of ``transformers``.
 
-    Rows are padded to the longest, int64 (B, L): input_ids, labels (-100 if not to be predicted)
-    and attention_mask; of pairs also token_type_ids and next_sentence_label (B,).
+    Rows are padded to the longest, int64 (B, L): input_ids, labels and attention_mask; of pairs
+    also token_type_ids and next_sentence_label (B,).
 
     In packed rows no document sees another: position_ids start at 0 in each, and attention_mask is
-    bool (B, 1, L, L), as the attention ``sdpa`` takes it. A ModernBERT has two kinds of layers,
-    and gets a mask for each by its `local_attention`; None gives the one mask that a BERT takes.
+    bool (B, 1, L, L), as the attention ``sdpa`` takes it; for a ModernBERT one for each kind of
+    layer by its `local_attention`, for a BERT, with None, a single one.
 
-    With `flatten` all documents or pairs lie in a single row (1, T), without padding: for the
-    attention ``flash_attention_2``, which sees from cu_seq_lens_q where each of them ends. There is
-    no next_sentence_label then.
+    With `flatten` all documents or pairs lie in a single row (1, T), for ``flash_attention_2``,
+    which sees from cu_seq_lens_q where each ends; there is no next_sentence_label.
     """
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     if flatten:

@@ -45,18 +45,16 @@ def pretrain(
     overwrite: bool = False,
     stop: StopRequest | None = None,
 ) -> Summary:
-    """Train an encoder on one directory of `instances`, or on two one after the other, into
-    `output`.
+    """Train an encoder on one directory of `instances`, or on several one after the other, into
+    `output`, and return the summary.
 
     The same call resumes an interrupted run; `overwrite` starts over, and `stop` lets another
-    thread end the run early. Returns the summary: ``status`` (``finished``, ``already finished``,
-    or ``interrupted`` by `stop`, once everything is saved), ``step``, ``parameters``, ``tokens``,
-    ``rows``, and the metrics (see `evaluate.metrics`) ``initial``, ``final`` and ``best``.
-    `progress` is called after each update (on a GPU after every tenth) with ``step``, ``steps``,
-    ``learning_rate``, these metrics in training, and the figures of `Clock.rates`; while held-out
-    rows are measured with a ``stage``, and ``step`` of ``steps`` batches. Raises
-    `UserError` for instances that do not match each other or the model, another run's directory, a
-    loss that is not finite, and a batch that does not fit into memory.
+    thread end the run early, once everything is saved: ``status`` is then ``interrupted``, else
+    ``finished`` or ``already finished``. `progress` is called after each update (on a GPU after
+    every tenth) with ``step``, ``steps``, ``learning_rate``, `evaluate.metrics` in training and
+    `Clock.rates`; while held-out rows are measured with a ``stage``. Raises `UserError` for
+    instances that do not match each other or the model, another run's directory, a loss that is not
+    finite, and a batch that does not fit into memory.
     """
     refuse_remote(output)
     if isinstance(instances, str | Path):
