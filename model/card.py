@@ -24,9 +24,7 @@ def render_card(
     usage: str | None = None,
     **metadata: Any,
 ) -> str:
-    """Return a card as Markdown, with `tables` of names and values by heading, and `metadata` for
-    the Hub; without `usage`, a pipeline of ``transformers`` runs the model.
-    """
+    """Return a card as Markdown: `tables` of names and values by heading, metadata for the Hub."""
     from huggingface_hub import ModelCardData  # late: it imports an HTTP client
 
     # The Hub makes links of these; a local file would be a broken one.

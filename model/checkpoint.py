@@ -169,9 +169,7 @@ class Checkpoint:
         return int(min(model_max_length(self.name), self.shape.num_positions))
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights by their names in ``transformers`` today, on the CPU, from the files
-        that `_weight_files` finds; see `PretrainModel.current_names`.
-        """
+        """Return the weights, on the CPU, by their names in ``transformers`` today."""
         files = _weight_files(self.folder)
         if not files:
             raise UserError(f"{self.name} has no weights: {WEIGHTS} is missing.")
@@ -202,9 +200,7 @@ class Checkpoint:
         return current_names(self.shape, weights)
 
     def load_into(self, model: nn.Module, new: tuple[str, ...] = ()) -> list[str]:
-        """Copy the weights into `model`, which may have others than the checkpoint only under names
-        that begin with one of `new` (such as ``classifier.``); return these names.
-        """
+        """Copy the weights into `model`; return the missing ones, which begin with one of `new`."""
         weights = self.weights()
         if isinstance(model, PretrainModel) and model.untied_weight in weights:
             raise UserError(
@@ -243,9 +239,7 @@ class Checkpoint:
         return missing
 
     def pretrain_model(self, masked_words_alone: bool = False) -> PretrainModel:
-        """Return the model with its heads, on the CPU; for `masked_words_alone` a BERT's pooler and
-        next-sentence head may be missing, and stay unset.
-        """
+        """Return the model, on the CPU; `masked_words_alone` needs no pooler nor next sentences."""
         with UnsetWeights():
             model = make_pretrain_model(self.shape)
         unused = ("bert.pooler.", "cls.seq_relationship.")

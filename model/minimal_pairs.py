@@ -121,9 +121,7 @@ def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
 
 
 def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield the acceptable and the other sentence of each pair of a table, or of all JSON Lines or
-    files of MultiBLiMP in a folder, by name; and its kinds, by column.
-    """
+    """Yield the acceptable and the other sentence of each pair, and its kinds by column."""
     files = [local_copy(data)]
     if files[0].is_dir():
         folder = files[0]
@@ -168,9 +166,7 @@ def sentence_scores(
     sentences: Sequence[str],
     tokens_at_once: int | None = None,
 ) -> np.ndarray:
-    """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with each
-    token masked alone, and with those to its right in its word; 0 for a sentence without tokens.
-    """
+    """Return each sentence's two scores, float64 (2, N): single tokens masked, and words."""
     device = next(model.parameters()).device
     limit = model.config.num_positions
     is_decoder = model.config.is_decoder

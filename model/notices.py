@@ -13,9 +13,7 @@ def print_notice(line: str) -> None:
 
 
 class StopRequest:
-    """Lets another thread end a training early: the current update is finished, and all is saved. A
-    training loop enters it while it can stop; the command line's kind handles signals then.
-    """
+    """Lets another thread end a training early: an update is finished first, and all is saved."""
 
     def __init__(self) -> None:
         self._event = threading.Event()

@@ -155,11 +155,9 @@ def with_settings(directory: str, settings: Mapping[str, Any]) -> dict[str, byte
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
-    """Return the tokenizer's files in `directory` by name, as a model in it needs them.
-
-    A missing ``tokenizer.json`` is made from ``vocab.txt``. One that cuts or pads texts to a
-    length, as some published ones do, loses that: it was of another use of the model. What
-    ``special_tokens_map.json`` names stands in ``tokenizer_config.json``.
+    """Return the tokenizer's files in `directory` by name, as a model in it needs them: with a
+    ``tokenizer.json`` that neither cuts nor pads, and without ``special_tokens_map.json``, whose
+    names ``tokenizer_config.json`` then has.
     """
     files = read_files(str(directory))
     vocabulary = load_vocabulary(files, str(directory))

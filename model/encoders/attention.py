@@ -214,9 +214,7 @@ def _attend(
 def _attend_blocks(
     qkv_TE: Tensor, num_heads: int, row_T: Tensor, window: int, rate: float
 ) -> Tensor:
-    """Return the values (T, D) that each token gathers within `window`, in time and memory
-    proportional to the tokens, which lie one row after the other; `row_T` is the row of each.
-    """
+    """Return the values (T, D) that each token gathers within `window`; `row_T` is its row."""
     # Blocks take no notice of rows; the mask does. With blocks of 4 queries and a window of 2:
     #
     #     tokens     a a a a   a a a a   b b b b   b b . .

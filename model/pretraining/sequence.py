@@ -52,9 +52,7 @@ class Masks:
 
 
 class RowSequence:
-    """The endless sequence of the rows of a directory, with the stored masks or those of `masks`.
-    The block last used stays in memory, and the next one is read meanwhile.
-    """
+    """A directory's rows, endlessly, with stored or new masks; the next block is read ahead."""
 
     def __init__(
         self,

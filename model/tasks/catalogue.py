@@ -42,9 +42,7 @@ def task_settings(task: Task) -> dict[str, Any]:
 
 
 def read_task(path: Path, given: Task | None = None) -> Task:
-    """Return the task in a ``task.json``; one of the user's own must be `given`, and gets what was
-    tuned on dev. Raises `UserError` if the file is damaged or the task another.
-    """
+    """Return the task in a ``task.json``; a user's own must be `given`, untuned."""
     settings = parse_json(path.read_bytes(), dict[str, Any], path, "Fine-tune again.")
     if given is None:
         if "class" in settings:

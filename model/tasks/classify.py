@@ -319,9 +319,7 @@ class Classification(Task[TextExample]):
         return SequenceClassifier(config, len(self.labels) or 1)
 
     def weigh_classes(self, model: nn.Module, features: Features) -> None:
-        """Let each class count in the loss in inverse proportion to its number in `features`, 1 on
-        average; of several labels, the yes of each as much as all its no.
-        """
+        """Weigh classes in the loss by the inverse of their numbers in `features`, 1 on average."""
         if self.class_weights is None:
             return
         if not isinstance(model, SequenceClassifier):

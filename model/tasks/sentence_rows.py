@@ -37,9 +37,7 @@ class SentenceRow(NamedTuple):
 def sentence_rows(
     examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
-    """Yield the rows of each example, several if it is longer than `max_length` tokens. Words are
-    tokenised one by one, and each is read from exactly one row.
-    """
+    """Yield the rows of each example; each word is read from exactly one row."""
     # Two sentences, "cats purr loudly" and "dogs". Sentences begin at words, words at tokens:
     #
     #     tokens            cats   pur  ##r    loud  ##ly     dogs

@@ -169,11 +169,8 @@ def best_spans(
     starts_P: np.ndarray, ends_P: np.ndarray, may_start_P: np.ndarray, max_tokens: int
 ) -> np.ndarray:
     """Return (first, last) of the `N_BEST` spans with the highest sum of logits, int (n, 2), the
-    best first.
-
-    A span has at most `max_tokens` tokens and starts at one of `may_start_P`. Where it may end is
-    not limited, as in google-research's ``run_squad.py``: otherwise a span between two windows
-    would be lost.
+    best first. A span starts at one of `may_start_P`, but may end anywhere, as in google-research's
+    ``run_squad.py``: one between two windows would be lost.
     """
     # One row of scores per first token, one column per length. Three tokens, spans of at most two,
     # none of which may start at token 1; past the passage's end no token can be the last:
