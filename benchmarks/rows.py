@@ -40,7 +40,7 @@ def rows_of(instances: Sequence[str]) -> SomeRows:
         part.max_length: RowSequence(part, 0).rows(0, NUM_TOKENS // part.max_length)
         for part in directories
     }
-    return SomeRows(directories[0].vocab_size, by_length)
+    return SomeRows(directories[0].manifest.tokenizer.size, by_length)
 
 
 def carried_rows() -> SomeRows:

@@ -74,11 +74,6 @@ class InstanceDirectory:
         return self.manifest.config.max_length
 
     @property
-    def vocab_size(self) -> int:
-        """Number of tokens in the vocabulary."""
-        return self.manifest.tokenizer.size
-
-    @property
     def is_packed(self) -> bool:
         """Whether rows hold several documents, each a sequence of its own."""
         return self.manifest.config.packs
@@ -200,12 +195,13 @@ def read_group(directory: InstanceDirectory, group: RowGroup) -> Rows:
             f"{path} cannot be read at row {group.first_row} ({first_sentence(error)}); {REBUILD}."
         ) from None
     try:
-        whole_schema = instances_schema(directory.vocab_size, packed=directory.is_packed)
+        vocab_size = directory.manifest.tokenizer.size
+        whole_schema = instances_schema(vocab_size, packed=directory.is_packed)
         schema = pa.schema([whole_schema.field(name) for name in columns])
         rows = rows_of(checked(table.to_batches(), schema))
         if len(rows) != group.num_rows:
             raise ValueError(f"{len(rows):,} of {group.num_rows:,} rows are left")
-        check_rows(rows, directory.vocab_size)
+        check_rows(rows, vocab_size)
         # Without these checks a bad row would be an index error inside a kernel; on a GPU one that
         # names no line.
         if rows.lengths.min(initial=3) < 3:
