@@ -44,8 +44,8 @@ def words(
 
     if documents and add is None and output is None:
         suggestion = suggest_words(documents, model, num_words)
-        for word in suggestion.words:
-            click.echo(f"{word.word}\t{word.num_occurrences}\t{word.num_pieces}")
+        for word, (num_occurrences, num_pieces) in suggestion.words.items():
+            click.echo(f"{word}\t{num_occurrences}\t{num_pieces}")
         share = suggestion.num_saved / max(suggestion.num_tokens, 1)
         fewer = f"{suggestion.num_saved:,} of {suggestion.num_tokens:,} tokens ({share:.1%})"
         click.echo(

@@ -167,9 +167,7 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, why_unjudged:
     auc, error = auc_of(histogram)
     measured = f"{auc:.3f}"
     half_width = min(Z_95 * error, 0.5)
-    low = max(auc - half_width, 0.0)
-    high = min(auc + half_width, 1.0)
-    interval = (low, high)
+    interval = (max(auc - half_width, 0.0), min(auc + half_width, 1.0))
     why_unjudged = why_unjudged or too_few(Z_JUDGED * error, int(histogram.sum()))
     if why_unjudged:
         return Check(name, measured, why_unjudged, "unjudged", auc, interval)

@@ -5,20 +5,12 @@ theme.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .decode import Instance, label_names
 from .verdict import Audit
-
-
-class Histogram(NamedTuple):
-    """Bars by name, as shares of all that is counted, the highest, and where the axis ends."""
-
-    bars: dict[str, list[float]]
-    highest: float
-    end: int
 
 
 def render_report(name: str, audit: Audit, examples: Sequence[Instance]) -> str:
@@ -45,7 +37,8 @@ def render_report(name: str, audit: Audit, examples: Sequence[Instance]) -> str:
     )
 
 
-def _histogram(counts: dict[str, list[int]]) -> Histogram:
+def _histogram(counts: dict[str, list[int]]) -> dict[str, Any]:
+    """Return bars by name, as shares of all that is counted, the highest, and the axis's end."""
     total = max(sum(map(sum, counts.values())), 1)
     length = max(map(len, counts.values()))
     values_per_bar = math.ceil(length / 64)  # bars wide enough to see
@@ -56,4 +49,4 @@ def _histogram(counts: dict[str, list[int]]) -> Histogram:
         shares = np.add.reduceat(values, starts) / total
         bars[name] = shares.tolist()
         highest = max(highest, float(shares.max()))
-    return Histogram(bars, highest, len(starts) * values_per_bar)
+    return {"bars": bars, "highest": highest, "end": len(starts) * values_per_bar}

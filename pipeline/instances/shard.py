@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -93,18 +92,18 @@ class BuildShards(Phase):
         needs_partner = config.pairing in ("balanced", "bert") and corpus.num_with_text() > 1
         options = parquet_options(schema)
         with write_parquet(job, unit.name, schema, **options) as (writer, written):
-            for reading in _readings(corpus, split, index, config, job.setup):
-                if needs_partner and reading.corpus.num_with_text() < 2:
-                    counters.count("documents_without_partner", int(reading.is_read.sum()))
+            readings = _readings(corpus, split, index, config, job.setup)
+            for duplicate, ids, part, is_read in readings:
+                if needs_partner and part.num_with_text() < 2:
+                    counters.count("documents_without_partner", int(is_read.sum()))
                     continue
-                times_read += reading.is_read
+                times_read += is_read
                 # Two generators, so that a change to the masks leaves the pairs as they are.
-                pairs_rng = rng_for(config.seed, "pairs", *reading.ids)
-                masks_rng = rng_for(config.seed, "masks", *reading.ids)
-                part = reading.corpus
+                pairs_rng = rng_for(config.seed, "pairs", *ids)
+                masks_rng = rng_for(config.seed, "masks", *ids)
                 try:
                     built = build_instances(
-                        part, vocabulary, config, pairs_rng, masks_rng, reading.duplicate
+                        part, vocabulary, config, pairs_rng, masks_rng, duplicate
                     )
                 except UserError as error:
                     raise UserError(f"{path}: {error}") from None
@@ -174,24 +173,14 @@ def _tokenizer_of(
     return vocabulary, vocabulary.text_tokenizer()
 
 
-class _Reading(NamedTuple):
-    """One reading of some documents of a shard, within a pass."""
-
-    duplicate: int
-    """The number of the pass."""
-    ids: tuple[int | str, ...]
-    """What its random numbers depend on."""
-    corpus: Corpus
-    """The documents that are read."""
-    is_read: np.ndarray
-    """Which of all documents these are: bool [num_documents]."""
-
-
 def _readings(
     corpus: Corpus, split: Split, index: int, config: BuildConfig, setup: InstancesSetup
-) -> Iterator[_Reading]:
+) -> Iterator[tuple[int, tuple[int | str, ...], Corpus, np.ndarray]]:
     """Yield all readings of a shard: one for each pass, or with weights, which apply to training,
     more of some documents; validation documents are read once, and empty shards never.
+
+    That is the number of the pass, what its random numbers depend on, the documents that are read,
+    and which of all documents these are: bool [num_documents].
     """
     num_passes = 1
     weights: Mapping[tuple[str, str], float] = {}
@@ -218,7 +207,7 @@ def _readings(
             if repeat:  # the first one has the random numbers of a pass without weights
                 ids = (*ids, repeat)
             is_read = copies > repeat
-            yield _Reading(duplicate, ids, corpus.select(is_read), is_read)
+            yield duplicate, ids, corpus.select(is_read), is_read
 
 
 def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:

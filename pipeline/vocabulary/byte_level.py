@@ -25,7 +25,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer
@@ -165,14 +165,6 @@ class ByteLevelSplitter(Splitter):
         return self.split(chunk)
 
 
-class _FastModel(NamedTuple):
-    """The merges as ``tiktoken`` has them: the rank of a token is its place among them."""
-
-    encoding: "tiktoken.Encoding"
-    ids: np.ndarray
-    """The id of each rank."""
-
-
 class ByteLevelTokenizer(DictionaryTokenizer):
     """Tokenise sentences with a byte-level BPE, with a cache of chunks as its base has."""
 
@@ -196,9 +188,9 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         if len(words) >= 2000 and self.fast_model:
             text = "\n".join([*words, ""])
             if text.count("\n") == len(words):
-                ranks = self.fast_model.encoding.encode_to_numpy(text)
-                ids, starts = _cut_at(ranks, ord("\n"))
-                return self.fast_model.ids[ids], starts
+                encoding, ids_of_ranks = self.fast_model
+                ranks, starts = _cut_at(encoding.encode_to_numpy(text), ord("\n"))
+                return ids_of_ranks[ranks], starts
         return self._encode_shown(
             [word.encode().decode("latin-1").translate(CHARACTERS) for word in words]
         )
@@ -209,8 +201,9 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         return _cut_at(ids, self._line_break)
 
     @cached_property
-    def fast_model(self) -> _FastModel | None:
-        """What encodes many words; None without ``tiktoken``, or if its rule would give others.
+    def fast_model(self) -> "tuple[tiktoken.Encoding, np.ndarray] | None":
+        """What encodes many words, and the id of each rank, a token's place among the merges; None
+        without ``tiktoken``, or if its rule would give others.
 
         It joins the two neighbours that together are the token of the lowest rank, whatever the
         merge of this token is. That is the same if each merge is of two tokens before it, and makes
@@ -233,7 +226,7 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         encoding = tiktoken.Encoding(
             "words", pat_str=r"\n|[^\n]+", mergeable_ranks=ranks_of_bytes, special_tokens={}
         )
-        return _FastModel(encoding, ids)
+        return encoding, ids
 
 
 def _cut_at(ids: np.ndarray, line_break: int) -> tuple[np.ndarray, np.ndarray]:

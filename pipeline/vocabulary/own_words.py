@@ -28,14 +28,6 @@ from .tokenize import count_words, merge_counts
 from .vocabulary import Vocabulary
 
 
-class CostlyWord(NamedTuple):
-    """A word of a corpus, how often it occurs, and the pieces that a vocabulary cuts it into."""
-
-    word: str
-    num_occurrences: int
-    num_pieces: int
-
-
 def add_words(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
     """Return `base` with these words as tokens. Raise `UserError` if it is neither WordPiece nor a
     byte-level BPE as RoBERTa's, or if something is not one word to it.
@@ -162,7 +154,8 @@ def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) ->
 class Suggestion(NamedTuple):
     """Words to add, and what a vocabulary with them would save."""
 
-    words: list[CostlyWord]
+    words: dict[str, tuple[int, int]]
+    """How often each occurs, and the pieces that it is cut into; the costliest first."""
     num_tokens: int
     """Of the training documents, as the vocabulary cuts them now."""
     num_saved: int
@@ -193,7 +186,7 @@ def suggest_words(documents: str, vocab: str, num_words: int) -> Suggestion:
     costliest = sorted(saved, key=lambda word: -saved[word])[:num_words]
     costliest = [word for word in costliest if saved[word] > 0]
     return Suggestion(
-        words=[CostlyWord(word, occurrences[word], pieces_of[word]) for word in costliest],
+        words={word: (occurrences[word], pieces_of[word]) for word in costliest},
         num_tokens=int(counts @ pieces),
         num_saved=sum(saved[word] for word in costliest),
     )
