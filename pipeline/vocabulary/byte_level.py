@@ -20,6 +20,7 @@ of the white space around it.
 """
 
 import json
+import re
 import string
 import unicodedata
 from collections.abc import Sequence
@@ -124,10 +125,18 @@ def byte_level_tokenizer(
     return tokenizer
 
 
+# GPT-2's rule for visible characters of ASCII.
+_ASCII_WORDS = re.compile(
+    "'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+| ?[0-9]+| ?[^A-Za-z0-9 ]+| +(?![^ ])| +"
+)
+
+
 class ByteLevelSplitter(Splitter):
     """Split text into the words that byte-level BPE sees, as `Speller` does for WordPiece."""
 
     strips_spaces = False
+    # GPT-2's rule keeps letters together, and digits, with the space before them.
+    plain = "^ ?([A-Za-z]+|[0-9]+)$"
 
     def __init__(self, tokenizer: Tokenizer, *, adds_space: bool = True) -> None:
         super().__init__(
@@ -155,10 +164,9 @@ class ByteLevelSplitter(Splitter):
 
     def words(self, chunk: str) -> list[str]:
         """See `Splitter`."""
+        if chunk.isascii() and chunk.isprintable():
+            return _ASCII_WORDS.findall(chunk.lower() if self.lowercase else chunk)
         text = chunk.removeprefix(" ")
-        # GPT-2's rule keeps letters together, and digits, with the space before them.
-        if text.isascii() and (text.isalpha() or text.isdecimal()):
-            return [chunk.lower() if self.lowercase else chunk]
         letters = self.spell_letters(text)
         if letters:
             return [f" {letters}" if len(text) < len(chunk) else letters]
@@ -209,7 +217,8 @@ class ByteLevelTokenizer(DictionaryTokenizer):
         merge of this token is. That is the same if each merge is of two tokens before it, and makes
         a token that no other makes and that its own text becomes.
         """
-        model = json.loads(self._model.model.__getstate__())
+        bpe = self._model.model
+        model = json.loads(bpe.__getstate__())
         if model["ignore_merges"] or find_spec("tiktoken") is None:
             return None
         import tiktoken
@@ -219,14 +228,13 @@ class ByteLevelTokenizer(DictionaryTokenizer):
             if left not in ranks or right not in ranks or left + right in ranks:
                 return None
             ranks[left + right] = len(ranks)
-        ids = np.array([model["vocab"][token] for token in ranks], np.int32)
-        if not np.array_equal(self._encode_shown([*ranks])[0], ids):
+        if any(len(bpe.tokenize(token)) > 1 for token in ranks):
             return None
         ranks_of_bytes = {_bytes_of(token): rank for token, rank in ranks.items()}
         encoding = tiktoken.Encoding(
             "words", pat_str=r"\n|[^\n]+", mergeable_ranks=ranks_of_bytes, special_tokens={}
         )
-        return encoding, ids
+        return encoding, np.array([model["vocab"][token] for token in ranks], np.int32)
 
 
 def _cut_at(ids: np.ndarray, line_break: int) -> tuple[np.ndarray, np.ndarray]:

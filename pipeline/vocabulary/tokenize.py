@@ -20,7 +20,6 @@ chunk and is left to ``tokenizers``.
 import string
 import unicodedata
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
@@ -58,6 +57,8 @@ class Splitter(dict[int, str]):
 
     strips_spaces: bool
     """Whether "the" and " the" are the same chunk."""
+    plain: str
+    """What matches chunks of ASCII that are a word as they are, or in lower case."""
 
     def __init__(
         self, normalizer: Normalizer, pre_tokenizer: PreTokenizer, *, composes: bool
@@ -84,6 +85,24 @@ class Splitter(dict[int, str]):
         at which chunks start, and the end; `starts_text`, bool [num_sentences], are the sentences
         that nothing comes before.
         """
+
+    def words_of(self, chunks: pa.StringArray) -> tuple[list[str], list[int]]:
+        """Return the normalised words of all chunks, end to end, and how many each has."""
+        is_plain = pc.MatchSubstringOptions(self.plain)
+        are_plain = pc.call_function("match_substring_regex", [chunks], is_plain).to_pylist()
+        spelled = pc.call_function("ascii_lower", [chunks]) if self.lowercase else chunks
+        words: list[str] = []
+        num_words: list[int] = []
+        rows = zip(chunks.to_pylist(), spelled.to_pylist(), are_plain, strict=True)
+        for chunk, word, is_word in rows:
+            if is_word:  # most of them
+                words.append(word)
+                num_words.append(1)
+            else:
+                words_of_chunk = self.words(chunk)
+                words += words_of_chunk
+                num_words.append(len(words_of_chunk))
+        return words, num_words
 
     @abstractmethod
     def words(self, chunk: str) -> list[str]:
@@ -118,6 +137,7 @@ class Speller(Splitter):
     """Split text into the words that WordPiece sees."""
 
     strips_spaces = True
+    plain = "^[A-Za-z0-9]+$"
     _SPACE, _PUNCTUATION, _WIDE = 1, 2, 3
 
     def __init__(self, normalization: Normalization) -> None:
@@ -179,8 +199,6 @@ class Speller(Splitter):
 
     def words(self, chunk: str) -> list[str]:
         """See `Splitter`."""
-        if chunk.isascii() and chunk.isalnum():  # most chunks, and a quarter of the time
-            return [chunk.lower() if self.lowercase else chunk]
         letters = self.spell_letters(chunk)
         return [letters] if letters else self.split(chunk)
 
@@ -269,12 +287,7 @@ class DictionaryTokenizer:
         #   num_words      1      3                      0
         #   first_words    0      1                      4  4  of each chunk, and the end
         #   offsets        0      1                      5  5  word_starts[first_words]
-        words: list[str] = []
-        num_words: list[int] = []
-        for chunk in chunks.to_pylist():
-            words_of_chunk = self._splitter.words(chunk)
-            words += words_of_chunk
-            num_words.append(len(words_of_chunk))
+        words, num_words = self._splitter.words_of(chunks)
         ids, word_starts = self._encode_words(words)
         first_words = offsets_of(num_words)
         offsets = pa.array(word_starts[first_words], pa.int32())
@@ -368,15 +381,9 @@ def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[
 
 def _count_chunk_words(chunks: pa.StringArray, counts: np.ndarray, splitter: Splitter) -> pa.Table:
     """Return the counts of the words in chunks with these `counts`, int64 [num_chunks]."""
-    word_counts: Counter[str] = Counter()
-    for chunk, count in zip(chunks.to_pylist(), counts.tolist(), strict=True):
-        for word in splitter.words(chunk):
-            word_counts[word] += count
-    columns = [
-        pa.array(word_counts.keys(), pa.string()),
-        pa.array(word_counts.values(), pa.int64()),
-    ]
-    return pa.Table.from_arrays(columns, schema=WORD_COUNTS)
+    words, num_words = splitter.words_of(chunks)
+    columns = [pa.array(words, pa.string()), pa.array(np.repeat(counts, num_words))]
+    return merge_counts([pa.Table.from_arrays(columns, schema=WORD_COUNTS)])
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
