@@ -107,20 +107,18 @@ def _documents(job: Job, run: ShardRun, left_out: pa.Table) -> Iterator[pa.Recor
 
 def row_finder(left_out: pa.Table) -> Callable[[pa.RecordBatch | pa.Table], np.ndarray]:
     """Return what finds each document's row among those left out; -1 if it is not among them."""
-    keys_left_out = _document_keys(left_out)
     # Once, unlike `np.isin`, which would sort them again for each batch.
+    keys_left_out = _document_keys(left_out)
     order = np.argsort(keys_left_out)
     keys_left_out = keys_left_out[order]
+    # Behind the last one comes what is none of them.
+    key_at = np.append(keys_left_out, np.uint64(0))
+    row_at = np.append(order, -1)
 
     def rows_of(documents: pa.RecordBatch | pa.Table) -> np.ndarray:
         keys = _document_keys(documents)
-        rows = np.full(len(keys), -1)
         position = np.searchsorted(keys_left_out, keys)
-        is_before_end = np.flatnonzero(position < len(keys_left_out))
-        is_there = keys_left_out[position[is_before_end]] == keys[is_before_end]
-        found = is_before_end[is_there]
-        rows[found] = order[position[found]]
-        return rows
+        return np.where(key_at[position] == keys, row_at[position], -1)
 
     return rows_of
 

@@ -115,11 +115,11 @@ def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout) 
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
     starts = [layout.num_key_partitions * index // num_units for index in range(num_units + 1)]
-    units: list[Unit] = []
-    for start, stop in pairwise(starts):
-        cost = num_rows * (stop - start) // layout.num_key_partitions
-        units.append(Unit(f"{kind}-{len(units):05d}", cost, payload=(start, stop)))
-    return units
+    rows_of_partition = num_rows / layout.num_key_partitions
+    return [
+        Unit(f"{kind}-{number:05d}", int(rows_of_partition * (stop - start)), (start, stop))
+        for number, (start, stop) in enumerate(pairwise(starts))
+    ]
 
 
 def check_shard_size(split: Split, num_documents: int, num_shards: int | None) -> None:

@@ -76,10 +76,10 @@ class IngestStage(Stage):
             libraries.append("py3langid")
             check_languages(config.keep_language)
         inputs, left_out = find_inputs(self.sources, self.output, config)
-        units: list[Unit] = []
-        for ranges in plan_units(inputs, config):
-            bytes_of_unit = sum(part.num_bytes for part in ranges)
-            units.append(Unit(f"range-{len(units):05d}", bytes_of_unit, ranges))
+        units = [
+            Unit(f"range-{number:05d}", sum(part.num_bytes for part in ranges), ranges)
+            for number, ranges in enumerate(plan_units(inputs, config))
+        ]
         num_bytes = sum(file.num_bytes for file in inputs)
         # The size of a data set may be unknown: 0.
         if config.shards and 0 < num_bytes < config.shards:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -155,11 +156,9 @@ def _also_held_out(
     deduplicated: Sequence[Deduplicated], num_documents: int, num_asked: int, layout: HashLayout
 ) -> list[Candidate]:
     """Return the documents to hold out beyond those of the layout, by their validation hashes."""
-    candidates: list[Candidate] = []
-    for record in deduplicated:
-        candidates.extend(record.candidates)
     # Each unit lists its lowest, so that the lowest of all are among them. A document whose
     # versions differ is listed by several units.
+    candidates = chain.from_iterable(record.candidates for record in deduplicated)
     by_hash = {candidate.validation_hash: candidate for candidate in candidates}
     lowest = [by_hash[validation_hash] for validation_hash in sorted(by_hash)]
     if len(deduplicated) > 1:

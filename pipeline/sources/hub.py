@@ -141,11 +141,11 @@ def _open(name: str, asked_split: str | None) -> DataSet:
     else:
         path = f"{path}@{found.revision}"
     content: Any = None
-    local_files: Sequence[str] = ()
+    is_folder = os.path.isdir(path)
     if not config:
         num_bytes = rows.data.nbytes
         content = {"fingerprint": rows._fingerprint, "columns": str(rows.features)}
-    elif os.path.isdir(path):
+    elif is_folder:
         folder = os.path.realpath(path)
         # Files of the Hub's cache are links: snapshots/6f3a…/a.parquet to blobs/91c2….
         within = (f"{folder}/", f"{folder.partition('/snapshots/')[0]}/blobs/")
@@ -155,7 +155,6 @@ def _open(name: str, asked_split: str | None) -> DataSet:
                     f"{PREFIX}{path} lists {file}, which is outside of it: copy it into the folder."
                 )
         num_bytes = sum(map(os.path.getsize, files))
-        local_files = files
     else:
         from huggingface_hub import HfApi
 
@@ -177,7 +176,7 @@ def _open(name: str, asked_split: str | None) -> DataSet:
         part=part,
         num_bytes=num_bytes,
         content=content,
-        files=local_files,
+        files=files if is_folder else (),
         rows=rows,
     )
 

@@ -4,9 +4,8 @@ Only the text is required. A column may lie inside another (``payload.body``), a
 of a list (``sections.text``).
 
 If ``url`` is a Wikimedia address, source and language name the wiki (``enwiki``, ``en``), the id is
-the page's, and the text is read as in `extracted`. FineWiki, which has a column ``wikiname``, and
-tables of which the configuration says so hold Markdown. Otherwise every line is a paragraph, except
-in hard-wrapped text (``pg19`` and other sets of books), which is read like the file of a book.
+the page's, and the text is read as in `extracted`. Otherwise every line is a paragraph, except in
+Markdown and in hard-wrapped text (``pg19``), which is read like the file of a book.
 """
 
 import io

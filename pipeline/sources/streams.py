@@ -84,11 +84,10 @@ class InputRange:
 
     def cut(self, starts: Sequence[int]) -> list[Self]:
         """Return the ranges that begin at `starts`; each ends at the next, the last at the end."""
-        ranges: list[Self] = []
-        for start, stop in zip(starts, [*starts[1:], None], strict=False):
-            num_bytes = self.num_bytes // len(starts)
-            ranges.append(replace(self, num_bytes=num_bytes, start=start, stop=stop))
-        return ranges
+        return [
+            replace(self, num_bytes=self.num_bytes // len(starts), start=start, stop=stop)
+            for start, stop in zip(starts, [*starts[1:], None], strict=False)
+        ]
 
     def cut_evenly(self, range_bytes: int) -> list[Self]:
         """Return equal ranges of at most `range_bytes` each."""

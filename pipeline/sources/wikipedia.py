@@ -111,10 +111,8 @@ def _document(
 ) -> RawDocument | None:
     """Return the page's article, of so many words in XML; None, and a count, if it is not one."""
     title = (page.findtext("title") or "").strip()
-    revisions = page.findall("revision")  # several in a dump with history: the last is the newest
-    text = ""
-    if revisions:
-        text = revisions[-1].findtext("text") or ""
+    # A dump with history has several revisions: the last is the newest.
+    text = page.findtext("revision[last()]/text") or ""
     identity = (page.findtext("id") or title).strip()
     if len(text) > 1 << 21:  # MediaWiki saves no longer text by default
         num_structures = sum(text.count(opening) for opening in ("{{", "[[", "{|"))
@@ -122,8 +120,7 @@ def _document(
             counters.skip("oversized_page", f"{site.database}:{identity}")
             return None
     words_left_out_before = counters.num_words_left_out
-    model = revisions[-1].findtext("model") if revisions else None
-    other_kind = _other_kind(page, title, text, model, site)
+    other_kind = _other_kind(page, title, text, site)
     if other_kind:
         counters.leave_out(other_kind, [text])
         paragraphs = []
@@ -147,9 +144,7 @@ def _document(
     )
 
 
-def _other_kind(
-    page: ElementTree.Element, title: str, text: str, model: str | None, site: Site
-) -> str | None:
+def _other_kind(page: ElementTree.Element, title: str, text: str, site: Site) -> str | None:
     """Return the counter of a page that is not an article; None if it is one."""
     number = (page.findtext("ns") or "").strip()
     if re.fullmatch(r"-?\d{1,9}", number):
@@ -166,7 +161,7 @@ def _other_kind(
         return "empty_pages"
     if is_disambiguation(title, text):
         return "disambiguation_pages"
-    if model not in (None, "", "wikitext"):
+    if page.findtext("revision[last()]/model") not in (None, "", "wikitext"):
         return "other_models"
     return None
 

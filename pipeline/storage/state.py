@@ -103,11 +103,8 @@ def read_any_manifest(directory: str, *stages: str) -> Manifest:
         fault = f"{directory} has no {MANIFEST}"
         if stages == ("ingest",):
             writer += ", which reads documents that other programs filtered, too"
-    folders = []
-    for folder in folders_with(directory, MANIFEST):
-        _, head = read_finished(folder)
-        if head is not None and head.stage in (stages or KINDS):
-            folders.append(folder)
+    heads = {folder: read_finished(folder)[1] for folder in folders_with(directory, MANIFEST)}
+    folders = [folder for folder, head in heads.items() if head and head.stage in (stages or KINDS)]
     if folders:
         raise UserError(f"{fault}: give {' or '.join(folders)}.")
     raise UserError(f"{fault}: give a directory written by {writer}.")
