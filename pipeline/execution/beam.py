@@ -233,13 +233,13 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
             except KeyboardInterrupt:
                 message = b"The run was interrupted."
                 with suppress(UserError, RunError):  # the store may be out of reach
-                    for job in _jobs_at_work(stages):
+                    for job in filter(None, map(job_of, stages)):
                         job.write_bytes(job.temporary(f"{ERRORS}/stopped.txt"), message)
                 raise
             run.result()
     except Exception as error:
         with suppress(RunError):
-            for job in _jobs_at_work(stages):
+            for job in filter(None, map(job_of, stages)):
                 _raise_written(job)
         raise in_a_line(error) from error
     if not all(storage.exists(storage.join(stage.output, MANIFEST)) for stage in stages):
@@ -248,12 +248,6 @@ def run_pipeline(stages: Sequence[Stage], options: RunOptions) -> list[Manifest]
             "Rerun the same command to resume."
         )
     return [read_any_manifest(stage.output) for stage in stages]
-
-
-def _jobs_at_work(stages: Sequence[Stage]) -> Iterator[Job]:
-    for stage in stages:
-        if job := job_of(stage):
-            yield job
 
 
 def in_a_line(error: Exception) -> Exception:

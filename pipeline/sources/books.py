@@ -127,7 +127,11 @@ def _gutenberg_documents(
     for (_, header), pieces_of_book in groupby(pieces, itemgetter(0, 1)):
         fields = gutenberg.read_header(header)
         blocks = split_blocks(_lines(piece for _, _, piece in pieces_of_book), width)
-        blocks = gutenberg.without_apparatus(blocks, width, counters)
+        # Notes and contents go first: they could be taken for the prose that ends the title page.
+        blocks = gutenberg.without_notes(blocks, counters)
+        blocks = gutenberg.without_lists(blocks, width, counters)
+        blocks = gutenberg.without_front(blocks, counters)
+        blocks = gutenberg.without_advertisements(blocks, counters)
         for paragraphs in _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines)):
             yield fields, paragraphs
 

@@ -277,18 +277,13 @@ def row_documents(
         yield from _joined_documents(rows, table, counters)
         return
     read = (_read_row(row, number, table, counters) for number, row in rows)
-    batches = cut_by_size(filter(None, read), _num_characters, 1 << 20)
+    batches = cut_by_size(filter(None, read), lambda row: sum(map(len, row[0].paragraphs)), 1 << 20)
     is_judged = table.config.documents != "auto" or table.extracted
     for batch in batches:
         if not is_judged and len(batch) >= 100 and _hold_sentences(batch[:100]):
             counters.note("tables_of_sentences", table.name)
         is_judged = True
         yield from _documents(batch, counters)
-
-
-def _num_characters(row: _Row) -> int:
-    document, _ = row
-    return sum(map(len, document.paragraphs))
 
 
 def _ingested_documents(

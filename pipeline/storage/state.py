@@ -363,14 +363,12 @@ def resumes(
     content = storage.read_bytes(stored_at)
     stored = parse_json(content, dict[str, Any], stored_at, _OTHER_OUTPUT)
     changes = changed_fields(stored, identity)
-    if results is None or any(_holds_results(storage.join(path, name)) for name in results):
+    # Links too: checkpoints may lie on another disk. No glob: the path may contain its characters.
+    places = [storage.join(path, name) for name in results or ()]
+    has_results = any(storage.exists(place) or storage.visible_names(place) for place in places)
+    if results is None or has_results:
         _refuse_changes(path, changes)
     return not changes
-
-
-def _holds_results(path: str) -> bool:
-    # Links too: checkpoints may lie on another disk. No glob: the path may contain its characters.
-    return storage.exists(path) or bool(storage.visible_names(path))
 
 
 @contextmanager

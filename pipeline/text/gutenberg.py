@@ -224,19 +224,7 @@ def _book_end(text: str) -> int:
     return book_end
 
 
-def without_apparatus(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
-    """Leave out title page, credits, transcriber's notes, tables of contents, and advertisements.
-
-    `width` is that of the book's lines in characters, 0 if they are not wrapped.
-    """
-    # Notes and contents go first: they could be taken for the prose that ends the title page.
-    blocks = _without_notes(blocks, counters)
-    blocks = _without_lists(blocks, width, counters)
-    blocks = _without_front(blocks, counters)
-    return _without_advertisements(blocks, counters)
-
-
-def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
+def without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out the credits, and notes up to the next chapter (three blank lines)."""
     # How many more paragraphs an open note may have. It ends at the bracket that closes it, or else
     # after a number of paragraphs, so that a lost bracket does not cost the book.
@@ -269,7 +257,7 @@ def _without_notes(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
             yield block
 
 
-def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
+def without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out the title page: the paragraphs before the first one of prose, if that is near."""
     blocks = iter(blocks)
     front: list[Block] = []
@@ -295,7 +283,7 @@ def _without_front(blocks: Iterable[Block], counters: Counters) -> Iterator[Bloc
     yield from blocks
 
 
-def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
+def without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> Iterator[Block]:
     """Leave out tables of contents and the like, up to the next chapter, or to prose."""
     full_line = min(_FULL_LINE, 0.8 * width) if width else _FULL_LINE
     within_list = False
@@ -314,7 +302,7 @@ def _without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> I
             yield block
 
 
-def _without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
+def without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
     """Leave out the publisher's lists at the end of a book."""
     # `held` grows from "The End" or the first listed book on, and is released as prose at the next
     # "The End", or once it is too long for a list. What is held when the book ends is a list, if it
