@@ -44,9 +44,7 @@ def wait_for_width(hidden_size: int) -> None:
 
 
 def prepare_streams() -> None:
-    """Point closed standard streams (``2>&-``) at the null device, and show what the encoding of an
-    open one lacks (``PYTHONIOENCODING=ascii``) as ``\\u2588``.
-    """
+    """Point closed standard streams at the null device; show what an encoding lacks escaped."""
     # The first data file to be opened would get a closed one's descriptor, and the messages.
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)

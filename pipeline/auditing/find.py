@@ -29,13 +29,13 @@ def find_ids(paths: Iterable[str], ids: Collection[str]) -> Shards:
 
 def find_text(paths: Iterable[str], text: str, num_rows: int) -> Shards:
     """Return the first documents with the text in one of their sentences, in any case."""
-    lowered = pc.call_function("utf8_lower", [pa.scalar(text)]).as_py()
-    wanted = pc.MatchSubstringOptions(lowered)
+    wanted = pc.MatchSubstringOptions(text, ignore_case=True)
 
     def find(path: str, batch: pa.RecordBatch) -> np.ndarray:
-        sentences = pc.call_function("utf8_lower", [batch["sentences"].flatten()])
-        has_text = pc.call_function("match_substring", [sentences], wanted)
-        return _lists_with(batch["sentences"], has_text.to_numpy(zero_copy_only=False))
+        sentences = batch["sentences"]
+        found = pc.call_function("match_substring", [sentences.flatten()], wanted)
+        has_text = found.to_numpy(zero_copy_only=False)
+        return _lists_with(sentences, has_text)
 
     return _find(paths, "ingest", ["sentences"], find, num_rows)
 

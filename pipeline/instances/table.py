@@ -117,10 +117,13 @@ def _blocks(pairs: Pairs) -> Blocks:
 def _packed_blocks(sequences: Pairs, row_offsets: np.ndarray) -> Blocks:
     tokens_before = offsets_of(sequences.a_length + SINGLE_SPECIALS)
     row_ends = tokens_before[row_offsets[1:]]
-    boundaries = np.flatnonzero(np.diff(row_ends // BLOCK_TOKENS)) + 1
-    for first, stop in pairwise([0, *boundaries.tolist(), len(row_ends)]):
+    block = row_ends // BLOCK_TOKENS
+    boundaries = np.flatnonzero(np.diff(block)) + 1
+    bounds = [0, *boundaries.tolist(), len(row_ends)]
+    for first, stop in pairwise(bounds):
         offsets = row_offsets[first : stop + 1]
-        yield np.arange(offsets[0], offsets[-1]), offsets - offsets[0]
+        sequences_of_block = np.arange(offsets[0], offsets[-1])
+        yield sequences_of_block, offsets - offsets[0]
 
 
 def build_block(

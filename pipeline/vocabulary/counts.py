@@ -91,9 +91,7 @@ class Count(Phase):
     record_type = Record
 
     def do(self, job: Job, unit: Unit) -> Record:
-        """Write the counts of a shard by bucket; with weights, a word of the training text counts
-        as often as its document is read.
-        """
+        """Write the counts of a shard; weighted training text counts as often as it is read."""
         splitter = job.setup.splitter(self.config)
         weights = weights_of(job.setup.mixture)
         sentences_by_weight: SentencesByWeight = [(1, sentences_of(unit.payload))]
@@ -156,9 +154,10 @@ def _sentences_by_weight(path: str, weights: Mapping[tuple[str, str], float]) ->
     arrays_of_weight: dict[int, list[pa.Array]] = {}
     for rows in read_columns(path, "source", "language", "sentences"):
         origins = zip(rows["source"].to_pylist(), rows["language"].to_pylist(), strict=True)
-        weight_of_row = np.rint([weights.get(origin, 1.0) * WEIGHT_UNITS for origin in origins])
+        weight_of_row = np.array([weights.get(origin, 1.0) for origin in origins])
+        weight_of_row = np.rint(weight_of_row * WEIGHT_UNITS).astype(np.int64)
         # Of weight 0, a source would vanish from the vocabulary.
-        weight_of_row = np.maximum(weight_of_row, 1).astype(np.int64)
+        weight_of_row = np.maximum(weight_of_row, 1)
         for weight in np.unique(weight_of_row).tolist():
             is_of_weight = pa.array(weight_of_row == weight)
             sentences = rows.filter(is_of_weight)["sentences"].flatten()

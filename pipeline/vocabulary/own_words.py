@@ -113,9 +113,7 @@ def _add_to_byte_level(base: Vocabulary, words: Sequence[str]) -> Vocabulary:
 
 
 def _check_merges(base: Vocabulary, tokenizer: Tokenizer) -> None:
-    """Raise `UserError` if a word of old text would become another token than before: one that the
-    merges cut otherwise, or an added token that is a word.
-    """
+    """Raise `UserError` if a word of old text would become another token than before."""
     splitter = base.splitter()
     for token in filter(is_byte_level, base.tokens):
         ids = [piece.id for piece in tokenizer.model.tokenize(token)]

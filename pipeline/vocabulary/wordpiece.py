@@ -128,12 +128,13 @@ def _select_words(
 ) -> tuple[pa.Array, np.ndarray, int]:
     """Return the words to learn from, their counts, and the number of words that are too long."""
     fits = _num_characters(words) <= MAX_WORD_CHARACTERS
+    num_long = int(np.count_nonzero(~fits))
     num_fitting = np.cumsum(fits)
     stop = int(np.searchsorted(num_fitting, max_words, side="right"))
-    table = pa.table({"word": words, "count": counts}).slice(0, stop)
-    selected = table.filter(pa.array(fits[:stop]))
-    num_long = int(np.count_nonzero(~fits))
-    return selected["word"].combine_chunks(), selected["count"].to_numpy(), num_long
+    table = pa.table({"word": words, "count": counts})
+    selected = table.slice(0, stop).filter(pa.array(fits[:stop]))
+    selected_words = selected["word"].combine_chunks()
+    return selected_words, selected["count"].to_numpy(), num_long
 
 
 def _num_characters(words: pa.Array | pa.ChunkedArray) -> np.ndarray:
