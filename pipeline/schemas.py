@@ -27,9 +27,7 @@ WORD_COUNTS = _schema(word=pa.string(), count=pa.int64())
 
 def instances_schema(vocab_size: int, *, packed: bool = False) -> pa.Schema:
     """Return the schema of instances; token ids are 16 bits wide if the vocabulary allows it."""
-    token = pa.uint16()
-    if vocab_size > 2**16:
-        token = pa.uint32()
+    token = pa.uint32() if vocab_size > 2**16 else pa.uint16()
     if packed:
         return _schema(
             input_ids=pa.list_(token),

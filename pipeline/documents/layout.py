@@ -82,9 +82,7 @@ def choose_layout(input_bytes: int, config: IngestConfig) -> HashLayout:
     """Return the layout for sources of this size; beyond `MAX_PARTITIONS`, a partition holds
     several shards.
     """
-    most_partitions = MAX_PARTITIONS
-    if input_bytes > HUGE_INPUT_BYTES:
-        most_partitions = HUGE_PARTITIONS
+    most_partitions = HUGE_PARTITIONS if input_bytes > HUGE_INPUT_BYTES else MAX_PARTITIONS
     wanted = max(input_bytes // PARTITION_INPUT_BYTES + 1, config.shards or 1)
     # A power of two, because `cut_shards` deals out 2**12 buckets evenly among the partitions.
     num_partitions = 1 << (wanted - 1).bit_length()
