@@ -1,6 +1,8 @@
 """BERT's optimiser and learning rate (google-research/bert ``optimization.py``)."""
 
+import inspect
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +13,18 @@ MAX_GRADIENT_NORM = 1.0
 # From this step on, 0.9**step and 0.999**step are 0 in fp32, and adding 1 to the step no longer
 # changes it.
 NO_CORRECTION_STEP = 2.0**24
+
+
+class _Optimizer(AdamW):
+    """AdamW without PyTorch's wrappers, which import `torch._dynamo`, for two seconds, only to hide
+    these methods from a compiler.
+    """
+
+    add_param_group: Any = inspect.unwrap(AdamW.add_param_group)
+    load_state_dict: Any = inspect.unwrap(AdamW.load_state_dict)
+    state_dict: Any = inspect.unwrap(AdamW.state_dict)
+    step: Any = torch.no_grad()(inspect.unwrap(AdamW.step))
+    zero_grad: Any = inspect.unwrap(AdamW.zero_grad)
 
 
 def make_optimizer(
@@ -42,7 +56,7 @@ def make_optimizer(
         {"params": not_decayed, "weight_decay": 0.0},
     ]
     # The rate is set before each update.
-    optimizer = AdamW(
+    optimizer = _Optimizer(
         groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True, capturable=capturable
     )
     if capturable:

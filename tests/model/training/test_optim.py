@@ -1,5 +1,8 @@
 """The optimiser against google-research's formulas, written out in NumPy."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -46,6 +49,22 @@ def test_equals_the_adam_of_google_research():
         np.testing.assert_allclose(
             parameter.detach().numpy(), weights[name], atol=2e-5, err_msg=name
         )
+
+
+@pytest.mark.slow
+def test_an_update_does_not_import_the_compiler():
+    program = """
+import sys, torch
+from clozeworks.model.training.optim import make_optimizer
+layer = torch.nn.Linear(2, 2)
+optimizer = make_optimizer(layer)
+layer(torch.ones(2)).sum().backward()
+optimizer.step()
+optimizer.zero_grad()
+optimizer.load_state_dict(optimizer.state_dict())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_biases_of_an_lstm_do_not_decay():
