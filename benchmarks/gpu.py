@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     print(f"{case}: no time left")
                     continue
                 tried(str(case), partial(measure_case, case, rows, given.seconds, given.compile))
-                if ON_GPU and case.architecture == "bert" and find_spec("transformers"):
+                if case.architecture == "bert" and find_spec("transformers"):
                     for compiled in (False, True) if given.compile else (False,):
                         peer = partial(measure_flat_peer, case, rows, given.seconds, compiled)
                         name = "flattened, compiled" if compiled else "flattened"
@@ -567,25 +567,32 @@ def loop_seconds(model: Any, updates: Sequence[dict[str, Any]], seconds: float) 
     return statistics.median(taken[1:])
 
 
-def measure_flat_peer(case: Case, some_rows: SomeRows, seconds: float, compiled: bool) -> str:
-    """Train a plain loop with `transformers` on the masked words of the same rows, an update's in
-    one without padding; attention is PyTorch's FlashAttention.
-    """
-    import transformers
+def attend_flat(
+    module: object, query: Any, key: Any, value: Any, mask: None, **options: Any
+) -> tuple[Any, None]:
+    """Attend within each row, by PyTorch's FlashAttention on a GPU."""
+    if not ON_GPU:
+        lengths = options["cu_seq_lens_q"].diff().tolist()
+        rows = zip(*(part.split(lengths, 2) for part in (query, key, value)), strict=True)
+        attended = torch.cat([nn.functional.scaled_dot_product_attention(*row) for row in rows], 2)
+        return attended.transpose(1, 2), None
     from torch.nn.attention.varlen import varlen_attn
 
-    def attend(
-        module: object, query: Any, key: Any, value: Any, mask: None, **options: Any
-    ) -> tuple[Any, None]:
-        # 1, heads, tokens, size -> tokens, heads, size
-        parts = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
-        names = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-        attended: Any = varlen_attn(*parts, *(options[name] for name in names))
-        return attended[None], None
+    # 1, heads, tokens, size -> tokens, heads, size
+    parts = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
+    names = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+    packed: Any = varlen_attn(*parts, *(options[name] for name in names))
+    return packed[None], None
 
-    transformers.AttentionInterface.register("varlen", attend)
+
+def flat_peer(case: Case, some_rows: SomeRows, rows: Rows) -> tuple[Any, list[Any]]:
+    """Return a model of `transformers`, and the masked words of the updates of `rows`, each in one
+    row without padding.
+    """
+    import transformers
+
+    transformers.AttentionInterface.register("varlen", attend_flat)
     config = case.config(some_rows.vocab_size)
-    _, rows = batches_of(case, some_rows, NUM_BATCHES)
     values: dict[str, Any] = config.to_hf() | {"attn_implementation": "varlen"}
     model: Any = transformers.BertForMaskedLM(transformers.BertConfig(**values))
     model.to(DEVICE).train()
@@ -596,13 +603,23 @@ def measure_flat_peer(case: Case, some_rows: SomeRows, seconds: float, compiled:
         for a, b in pairwise(rows.offsets)
     ]
     collate = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
+    types_1T = torch.from_numpy(rows.token_types())[None]  # which it leaves out
     updates = []
     for first in range(0, len(features), case.num_rows):
         batch: Any = collate(features[first : first + case.num_rows])
+        tokens = slice(rows.offsets[first], rows.offsets[min(first + case.num_rows, len(rows))])
+        batch["token_type_ids"] = types_1T[:, tokens]
         for name, value in batch.items():
             if isinstance(value, torch.Tensor):
                 batch[name] = value.to(DEVICE)
         updates.append(batch)
+    return model, updates
+
+
+def measure_flat_peer(case: Case, some_rows: SomeRows, seconds: float, compiled: bool) -> str:
+    """Train a plain loop with `transformers` on the masked words of the same rows."""
+    _, rows = batches_of(case, some_rows, NUM_BATCHES)
+    model, updates = flat_peer(case, some_rows, rows)
     if compiled:
         model.compile(dynamic=True)
     taken = loop_seconds(model, updates, seconds)

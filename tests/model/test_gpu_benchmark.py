@@ -6,8 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from clozeworks.model.encoders.catalogue import make_pretrain_model
+from clozeworks.model.pretraining.batches import make_batches
 
-from benchmarks import card
+from benchmarks import card, gpu
+from benchmarks.rows import carried_rows
 from tests.fixtures import null_gpu
 from tests.fixtures.instances_fixture import write_instances
 
@@ -78,6 +82,20 @@ def test_a_step_that_takes_too_long_is_ended_with_its_processes(tmp_path):
     step = card.Step("fails", 1, [["sh", "-c", "echo found; exit 3"], ["false"]])
     assert card.run_step(step, tmp_path, 1e6) == "FAILED with 3"
     assert "found\n" in (tmp_path / "fails.txt").read_text()
+
+
+def test_the_flattened_peer_has_our_loss_with_our_weights():
+    rows = carried_rows()
+    case = gpu.Case("bert", "tiny", 4, 0.0)
+    _, chosen = gpu.batches_of(case, rows, 1)
+    peer, (update,) = gpu.flat_peer(case, rows, chosen)
+    ours = make_pretrain_model(case.config(rows.vocab_size))
+    ours.load_state_dict(peer.state_dict(), strict=False)
+    (batch,) = make_batches(chosen, 4, "mlm")
+    with torch.no_grad():
+        expected = ours.sums(batch).mlm_loss / chosen.num_masked.sum()
+        found = peer(**update).loss
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0.0)
 
 
 @pytest.mark.skipif(null_gpu.missing() is not None, reason=str(null_gpu.missing()))
