@@ -5,7 +5,6 @@
 """
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 
 from ...pipeline.storage.directory import WORK, OutputDirectory, kept
@@ -14,7 +13,7 @@ from ..config import EVALUATION_ROWS, PretrainConfig
 from ..copies import refuse_remote
 from ..notices import StopRequest, print_notice
 from ..training.device import DTYPES, deterministic, kept_generators
-from ..training.logs import ProgressCallback, RunLog, open_wandb
+from ..training.logs import ProgressCallback, RunLog
 from ..training.loop import train
 from ..training.ranks import join_ranks
 from ..training.run import (
@@ -106,8 +105,7 @@ def _train(
     if setup.ranks.rank == 0:
         # Without a checkpoint no line of an earlier log is right.
         last_step = state.step if latest else -1
-        wandb = open_wandb(folder, asdict(setup.plan.config))
-        open_log = RunLog(folder, last_step, wandb=wandb)
+        open_log = RunLog(folder, last_step)
     with open_log as log, SnapshotWriter() as writer:
         work = PretrainWork(
             **run._asdict(),

@@ -1,14 +1,12 @@
 """Log a training run (``metrics.csv``, ``speed.csv``, TensorBoard in ``logs/``), and time it."""
 
 import csv
-import importlib
 import importlib.util
 import math
 import os
 import socket
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any, Self, TextIO
 
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import read_csv
-from ..notices import print_notice
 
 METRICS = (
     "step",
@@ -55,9 +52,7 @@ class RunLog:
         last_step: int,
         metrics: tuple[str, ...] = METRICS,
         speed: tuple[str, ...] = SPEED,
-        wandb: Any = None,
     ):
-        self._wandb = wandb
         self._directory = directory
         self._files: dict[str, TextIO] = {}
         self._metrics = self._open("metrics.csv", metrics, last_step)
@@ -117,11 +112,9 @@ class RunLog:
             if name in values and name not in key:
                 logged[name] = values[name]
         writer.writerow(key | logged)
-        numbers = {f"{group}/{name}": float(value) for name, value in logged.items()}
         if self._board:
+            numbers = {f"{group}/{name}": float(value) for name, value in logged.items()}
             self._board.add_scalars(numbers, key["step"])
-        if self._wandb:
-            self._wandb.log(numbers, step=key["step"])
 
     def flush(self) -> None:
         """Write everything to disk: a resumed run keeps the lines up to its checkpoint."""
@@ -138,33 +131,7 @@ class RunLog:
                 closing.callback(file.close)
             if self._board:
                 closing.callback(self._board.file.close)
-            if self._wandb:
-                self._wandb.finish()
             self.flush()
-
-
-def open_wandb(directory: Path, config: Mapping[str, Any]) -> Any:
-    """Return the run of Weights & Biases, if ``WANDB_PROJECT`` is set and it is installed."""
-    project = os.environ.get("WANDB_PROJECT")
-    if not project:
-        return None
-    if importlib.util.find_spec("wandb") is None:
-        print_notice("WANDB_PROJECT is set, but wandb is not installed: nothing is sent there.")
-        return None
-    # The identifier is kept beside the logs, so that a resumed run continues its curves.
-    path = directory / "logs" / "wandb-run"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(uuid.uuid4().hex)
-    wandb: Any = importlib.import_module("wandb")
-    return wandb.init(
-        project=project,
-        name=directory.name,
-        id=path.read_text(),
-        resume="allow",
-        config=dict(config),
-        dir=path.parent,
-    )
 
 
 def read_log(path: Path) -> list[dict[str, str]]:

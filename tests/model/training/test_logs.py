@@ -1,12 +1,9 @@
 """The logs of a run: what a resumed run keeps of them."""
 
-import importlib.util
 import math
-import sys
-from typing import Any
 
 import pytest
-from clozeworks.model.training.logs import RunLog, open_wandb
+from clozeworks.model.training.logs import RunLog
 from clozeworks.pipeline.errors import UserError
 
 
@@ -40,50 +37,3 @@ def test_columns_may_be_added(tmp_path):
         "1,train,0.5,",
         *["1,train,0.5,0.25"] * 3,
     ]
-
-
-class FakeWandb:
-    """Weights & Biases as far as it is used."""
-
-    def __init__(self) -> None:
-        self.started: list[dict[str, Any]] = []
-        self.logged: list[tuple[int, dict[str, float]]] = []
-        self.finished = 0
-
-    def init(self, **options: Any) -> "FakeWandb":
-        """Start a run."""
-        self.started.append(options)
-        return self
-
-    def log(self, numbers: dict[str, float], step: int) -> None:
-        """Log numbers."""
-        self.logged.append((step, numbers))
-
-    def finish(self) -> None:
-        """End the run."""
-        self.finished += 1
-
-
-def test_weights_and_biases_gets_the_same_numbers(tmp_path, monkeypatch, caplog):
-    fake, found = FakeWandb(), importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "wandb" else found(name)
-    )
-    monkeypatch.setenv("WANDB_PROJECT", "mine")
-    assert open_wandb(tmp_path, {}) is None
-    assert "wandb is not installed" in caplog.text
-    monkeypatch.delenv("WANDB_PROJECT")
-    monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    assert open_wandb(tmp_path, {}) is None  # nobody asked
-    monkeypatch.setenv("WANDB_PROJECT", "mine")
-    for _ in range(2):
-        with RunLog(tmp_path, 1, wandb=open_wandb(tmp_path, {"steps": 3})) as log:
-            log.metrics(1, "train", {"mlm_loss": 0.5})
-    first, second = fake.started
-    assert first == second and (first["project"], first["resume"], first["config"]) == (
-        "mine",
-        "allow",
-        {"steps": 3},
-    )
-    assert fake.logged == [(1, {"train/mlm_loss": 0.5})] * 2 and fake.finished == 2
