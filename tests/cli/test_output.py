@@ -59,7 +59,6 @@ def test_a_terminal_without_unicode_gets_escapes(sources, tmp_path):
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
-        check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert r"\u043a\u043d\u0438\u0433\u0430" in ended.stdout  # книга

@@ -28,11 +28,7 @@ def errors_of(messages: dict[str, str], folder: Path) -> list[str]:
     (folder / "script.py").write_text(RAISE.format(messages=messages))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     ended = subprocess.run(
-        [*command, folder / "script.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ,
+        [*command, folder / "script.py"], capture_output=True, text=True, env=os.environ
     )
     assert ended.returncode == 1  # torchrun's own, where a process failed
     assert "exitcode  : 2 " in ended.stderr

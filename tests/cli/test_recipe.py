@@ -84,14 +84,8 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        (
-            'command = "vocab"\nseed = "{sed}"',
-            "stage 2 (vocab), seed: there is no variable {sed}; choose from recipe, output.",
-        ),
-        (
-            'command = "run"\narguments = ["r.toml"]',
-            "stage 2 (run): there is no command 'run'; choose from corpus, ingest, vocab",
-        ),
+        ('command = "vocab"\nseed = "{sed}"', "stage 2 (vocab), seed: there is no variable {sed};"),
+        ('command = "run"\narguments = ["r.toml"]', "stage 2 (run): there is no command 'run';"),
         (
             'command = "vocab"\narguments = ["d"]\noutput = "o"\nsizes = 3',
             "stage 2 (vocab): No such option '--sizes'.",
@@ -104,10 +98,7 @@ def test_settings_that_fit_nothing(settings: tuple[str, ...], message: str, reci
             'command = "finetune"\narguments = ["mprc", "d"]\ncheckpoint = "c"\noutput = "o"',
             "stage 2 (finetune): There is no task 'mprc'; did you mean mrpc.",
         ),
-        (
-            'command = "vocab"\nmatrix = {seed = [1]}',
-            "stage[1][...]: expected bool | int | float | str | array, got object",
-        ),
+        ('command = "vocab"\nmatrix = {seed = [1]}', "stage[1][...]: expected bool | int | float"),
     ],
 )
 def test_all_stages_are_checked_before_the_first_runs(

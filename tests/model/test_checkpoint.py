@@ -273,10 +273,7 @@ def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tm
     latest = run.latest_checkpoint(tmp_path)
     assert latest is not None and latest.name == "step-0000001"
     (latest / "training_state" / "optimizer.pt").write_bytes(b"PK")
-    with pytest.raises(
-        UserError,
-        match=r"optimizer\.pt is damaged: .*\. Delete .*step-0000001 to resume from the checkpoint",
-    ):
+    with pytest.raises(UserError, match=r"optimizer\.pt is damaged: .*\. Delete .*step-0000001 to"):
         run.read_state(latest, PretrainState)
 
 

@@ -38,41 +38,27 @@ work.metrics = lambda totals: {"loss": 1.0, "mlm_loss": 1.0, "mlm_accuracy": 0.5
 
 def run(program: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """Run a program; however busy the machine is, there is time left."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "FAILED" not in done.stdout
     return done
 
 
-def test_with_few_packages_all_steps_run_on_a_cpu(tmp_path):
+def test_with_few_packages_trainings_run_on_a_cpu(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)  # of all processes
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}
     write_instances(tmp_path / "rows", max_length=128, rows_per_group=40)
+    # What comes before is `benchmarks.gpu`, as below.
     options = [str(tmp_path / "rows"), f"--output={tmp_path}", "--small", "--minutes=1000000"]
-    run(f"from benchmarks import card; card.main({options})", environment)
+    run(f"from benchmarks import card; card.main({[*options, '--from=bert']})", environment)
     steps = [line.split(",")[0] for line in (tmp_path / "steps.txt").read_text().splitlines()]
-    names = ["captured", "speed", "bert", "record", "blimp"]
+    names = ["bert", "record", "blimp"]
     assert steps == [f"{name}: done" for name in names]
     printed = {name: (tmp_path / f"{name}.txt").read_text() for name in names}
-    for line in (
-        "modernbert, fine-tuning: equal weights; losses differ by at most 0.0e+00; graphs: none",
-        "bert, resumed in the middle: equal weights; losses differ by at most 0.0e+00",
-        "two equal runs: equal with --deterministic, equal without",
-    ):
-        assert line in printed["captured"]
-    assert "bert tiny, 4 rows, dropout 0.1, launched: " in printed["speed"]
-    assert "transformers" in printed["speed"]
-    assert "tokens/s in the second half" in printed["speed"]
     assert "NOT THAT OF docs/records.md" in printed["record"]
-    assert printed["record"].count("mlm loss  ") == 3
-    assert "| 2 |" in printed["blimp"]
+    assert printed["record"].count("mlm loss  ") == 1
+    assert "| 0 |" in printed["blimp"]
 
 
 def test_a_step_that_takes_too_long_is_ended_with_its_processes(tmp_path):

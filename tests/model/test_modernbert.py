@@ -347,10 +347,7 @@ def test_a_config_that_is_written_and_read_again_is_the_same(kind):
         ({"decoder_bias": False}, "has decoder_bias False, but only True is read"),
         ({"tie_word_embeddings": False}, "has tie_word_embeddings False"),
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
-        (
-            {"classifier_pooling": "max"},
-            "classifier_pooling is 'max', but must be cls or mean",
-        ),
+        ({"classifier_pooling": "max"}, "classifier_pooling is 'max', but must be cls or mean"),
         (
             {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
             "fixed period",

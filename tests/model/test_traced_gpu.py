@@ -23,7 +23,7 @@ def trace(tmp_path_factory) -> Callable[..., dict[str, Any]]:
 
     def run(*arguments: object) -> dict[str, Any]:
         command = [sys.executable, "-m", "tests.fixtures.traced_gpu", *map(str, arguments)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

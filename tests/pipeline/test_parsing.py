@@ -39,7 +39,7 @@ for number in range(int(sys.argv[1])):
 
 def decode_in_two_threads(num_types: int) -> int:
     command = [sys.executable, "-c", TWO_THREADS, str(num_types)]
-    return subprocess.run(command, check=False, timeout=120).returncode
+    return subprocess.run(command, timeout=120).returncode
 
 
 def test_two_threads_decode_a_new_type_at_once():

@@ -169,10 +169,7 @@ def test_an_exponent_levels_languages():
         read = {group.language: group.weight * sizes[group.language] for group in mixture}
         assert sum(read.values()) == pytest.approx(10_000, rel=1e-4)
         assert read["en"] / read["ko"] == pytest.approx(8**exponent, rel=1e-4)
-    with pytest.raises(
-        UserError,
-        match="`weight` fr: no source or language has this name; choose from en, ko, lt, w",
-    ):
+    with pytest.raises(UserError, match="`weight` fr: no source or language has this name; choose"):
         plan_mixture(corpus, ("fr=2",), 1.0)
 
 
@@ -186,9 +183,7 @@ def test_mistakes_are_one_line(entry: str):
 
 @pytest.mark.parametrize("entries", [["ko=2,ko=3"], ["ko=2", "en=1,ko=3"]])
 def test_a_name_has_one_weight(entries: list[str]):
-    with pytest.raises(
-        UserError, match="`weight` ko=3: ko has a weight already; give one for each name"
-    ):
+    with pytest.raises(UserError, match="`weight` ko=3: ko has a weight already; give one for"):
         parse_weights(entries)
 
 

@@ -127,9 +127,7 @@ def test_too_few_documents_for_the_shards_are_reported(tmp_path: Path):
     with pytest.raises(UserError, match="lower `shards`"):
         ingest([texts], documents, IngestConfig(shards=40), RunOptions(workers=1))
     assert not list(tmp_path.glob("documents/.work/*/deduplicate"))  # before more is done
-    with pytest.raises(
-        UserError, match=r"^`shards` is 9999999, but the sources have \d+ bytes: lower it.$"
-    ):
+    with pytest.raises(UserError, match=r"^`shards` is 9999999, but the sources have \d+ bytes"):
         ingest(
             [texts], str(tmp_path / "many"), IngestConfig(shards=9_999_999), RunOptions(workers=1)
         )

@@ -240,7 +240,7 @@ def test_library_calls_change_nothing_of_their_process(name: str, tmp_path: Path
         (tmp_path / call_name).mkdir()
         call.prepare(tmp_path / call_name)
     ended = subprocess.run(
-        [sys.executable, __file__, name, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, __file__, name, str(tmp_path)], capture_output=True, text=True
     )
     assert (ended.stdout, ended.returncode) == ("", 0), ended.stderr
     if name == "training":

@@ -23,7 +23,7 @@ RUNNERS = pytest.mark.parametrize(
 def run_job(source: Path, output: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     script = EXAMPLES / "beam" / "one_job.py"
     command = [sys.executable, str(script), f"--source={source}", f"--output={output}", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")

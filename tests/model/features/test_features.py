@@ -153,9 +153,7 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
     ].to_pylist() == ["bad"]
     with pytest.raises(UserError, match=r"has no split .validations.; it has train, validation"):
         extract(checkpoint, Path(f"{name}s"), tmp_path / "c.parquet")
-    with pytest.raises(
-        UserError, match=r"validation, row 1: there is no column text, only sentence, label"
-    ):
+    with pytest.raises(UserError, match=r"validation, row 1: there is no column text, only"):
         extract(checkpoint, name, tmp_path / "c.parquet", text="text")
 
 
@@ -186,7 +184,7 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
         }
         ended = subprocess.run(
             [*command, "--output", "a.parquet", "--per", "text"],
-            env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+            env=environment, capture_output=True, text=True, cwd=tmp_path,
         )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS[:10]))
@@ -228,9 +226,7 @@ def test_an_interrupted_command_leaves_nothing_and_nothing_is_written_over(
 
 def test_mistakes_are_named(checkpoint, texts, tmp_path):
     output = tmp_path / "a.parquet"
-    with pytest.raises(
-        UserError, match=r"`layers` contains 4, but the model has layers 0 \(the embeddings\) to 3"
-    ):
+    with pytest.raises(UserError, match=r"4, but .* layers 0 \(the embeddings\) to 3"):
         extract(checkpoint, texts, output, layers=(4,))
     with pytest.raises(UserError, match="twice"):
         resolve_layers([3, -1], 3)

@@ -322,9 +322,7 @@ def test_another_configuration_or_a_damaged_record_in_the_same_directory_is_refu
     output = tmp_path / "copy"
     shutil.copytree(trained[0], output)
     config = quick(max_length=16, dropout=0.2, learning_rates=(1e-7, 2e-3), seeds=2)
-    with pytest.raises(
-        UserError, match=r"other settings \(max_length was 24, now 16; dropout was 0\.1, now 0\.2\)"
-    ):
+    with pytest.raises(UserError, match=r"length was 24, now 16; dropout was 0\.1, now 0\.2\)"):
         finetune("sst2", data, checkpoint, output, config)
     (output / "summary.json").unlink()
     next(output.glob("runs/*1e-07*seed-0/summary.json")).write_text("{")

@@ -186,9 +186,7 @@ def test_checkpoints_that_do_not_fit_are_refused(checkpoint, data, tmp_path):
         config = quick(**{"epochs": 0.1, **options}, learning_rates=(1e-3,))
         finetune("sst2", data, directory, tmp_path / "run", config)
 
-    with pytest.raises(
-        UserError, match=r"`max_length` is 65, but the model in .* has 64 positions"
-    ):
+    with pytest.raises(UserError, match=r"`max_length` is 65, but the model in .* has 64"):
         attempt(checkpoint, max_length=65)
     with pytest.raises(UserError, match="is inside `output`"):
         finetune("sst2", data, checkpoint, checkpoint.parent, quick(), overwrite=True)
@@ -275,9 +273,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(checkpoint, data, tmp_path):
     weights = load_file(broken / "model.safetensors")
     weights["bert.embeddings.LayerNorm.weight"].fill_(3e38)
     save_file(weights, broken / "model.safetensors")
-    with pytest.raises(
-        UserError, match=r"is not finite at step 1 with learning rate 0.001; try a lower one"
-    ):
+    with pytest.raises(UserError, match=r"is not finite at step 1 with learning rate 0.001; try a"):
         finetune("sst2", data, broken, tmp_path / "run", quick(learning_rates=(1e-3,)))
 
 

@@ -140,9 +140,7 @@ def test_fill_needs_a_mask_and_an_embedding_for_each_token(run, tmp_path):
     (tmp_path / "run" / "tokenizer.json").unlink()
     words = (run / "vocab.txt").read_text()
     (tmp_path / "run" / "vocab.txt").write_text(words + "more\n")
-    with pytest.raises(
-        UserError, match=r"has 61 tokens, but its model has 60; use another checkpoint"
-    ):
+    with pytest.raises(UserError, match=r"has 61 tokens, but its model has 60; use another"):
         fill(tmp_path / "run", "w7 [MASK]")
     (tmp_path / "run" / "tokenizer.json").write_text(
         (run / "tokenizer.json").read_text().replace("[MASK]", "[mask]")
@@ -227,7 +225,5 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(run, instances, monkeypatc
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(BertForPreTraining, "sums", full)
-    with pytest.raises(
-        RunError, match="does not fit into the memory of this device; lower `batch_size`"
-    ):
+    with pytest.raises(RunError, match="memory of this device; lower `batch_size`"):
         evaluate(run, instances)

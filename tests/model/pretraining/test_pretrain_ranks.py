@@ -67,10 +67,7 @@ def test_ranks_without_a_shared_disk_are_refused(instances, tmp_path, monkeypatc
     if is_finished:
         pretrain(make_config(**changes), [instances], outputs[0])
     (second,) = start_ranks(monkeypatch, SHORT | changes, instances, outputs[1:])
-    with pytest.raises(
-        UserError,
-        match=r"were not started alike: `output` is \w+ on rank 0 \(.*\), but missing on rank 1",
-    ):
+    with pytest.raises(UserError, match=r"`output` is \w+ on rank 0 \(.*\), but missing on rank 1"):
         pretrain(make_config(**changes), [instances], outputs[0])
     assert "were not started alike: `output`" in second.communicate(timeout=TIME_LIMIT_S)[1]
 

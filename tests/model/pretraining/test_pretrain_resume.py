@@ -234,8 +234,5 @@ def test_the_state_of_another_model_is_refused(instances, tmp_path):
         torch.save(wrong, path)
         recorded["sha256"]["training_state/optimizer.pt"] = sha256(path.read_bytes()).hexdigest()
         progress.write_text(json.dumps(recorded))
-        with pytest.raises(
-            UserError,
-            match=r"training_state is damaged or belongs to another model\. Delete .*step-0000004 ",
-        ):
+        with pytest.raises(UserError, match=r"to another model\. Delete .*step-0000004 "):
             pretrain(make_config(), [instances], tmp_path)

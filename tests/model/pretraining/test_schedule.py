@@ -26,9 +26,7 @@ def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
 
 
 def test_a_warm_up_longer_than_the_budget_is_named():
-    with pytest.raises(
-        UserError, match="`warmup_steps` is 900, but the budget allows only 5 steps"
-    ):
+    with pytest.raises(UserError, match="`warmup_steps` is 900, but the budget allows only 5"):
         number_of_steps(options(tokens=5000, batch_size=10, warmup_steps=900), [100.0])
 
 
@@ -108,10 +106,7 @@ def test_a_constant_rate_decays_in_the_last_steps_or_hours():
         ({"decay_share": 0.5}, "`decay_share` is 0.5, but it has no effect without `schedule`"),
         ({"learning_rate": 10.0}, "expected float <= 1.0"),
         ({"decay_share": 2.0, "schedule": "constant-with-decay"}, "expected float <= 1.0"),
-        (
-            {"mask_rate": (0.3,), "dynamic_masking": "none"},
-            "`mask_rate` is .*no effect with `dynamic_masking` none",
-        ),
+        ({"mask_rate": (0.3,), "dynamic_masking": "none"}, "`mask_rate` is .*no effect with"),
         ({"mask_rate": (0.9,), "dynamic_masking": "token"}, "expected float <= 0.4"),
         ({"mask_rate": (0.3, 0.2, 0.1), "dynamic_masking": "token"}, "one number, or two"),
         ({"mask_rate": (0.3, 0.1), "dynamic_masking": "token", "hours": 1}, "give one number"),

@@ -111,18 +111,9 @@ def test_the_mean_length_is_read_from_the_footers(instances):
         ({"tokens": 5, "hours": 1.0}, "`tokens` and `hours` are both given"),
         ({"hours": 1.0, "warmup_steps": 9}, "with `hours` the warm-up is a tenth of the time"),
         ({"dynamic_masking": "token", "objective": "ltr"}, "`objective` ltr uses no masks"),
-        (
-            {"mask_rate": (0.3,), "objective": "ltr"},
-            "`mask_rate` is .* `objective` ltr uses no masks",
-        ),
-        (
-            {"mask_split": (100, 0, 0), "dynamic_masking": "none"},
-            "it has no effect with `dynamic_masking` none",
-        ),
-        (
-            {"dynamic_masking": "token", "mask_split": (80, 10, 11)},
-            "three percentages that sum to 100",
-        ),
+        ({"mask_rate": (0.3,), "objective": "ltr"}, "`mask_rate` is .* `objective` ltr uses no"),
+        ({"mask_split": (100, 0, 0), "dynamic_masking": "none"}, "it has no effect with"),
+        ({"dynamic_masking": "token", "mask_split": (80, 10, 11)}, "three percentages that sum to"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(options, reason):
@@ -164,10 +155,7 @@ def test_next_sentences_need_pairs(tmp_path):
     manifest = editable(path / "manifest.json")
     manifest["config"]["pairing"] = "none"
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(
-        UserError,
-        match="was built with `pairing` none: it has no next sentences; use `objective` mlm",
-    ):
+    with pytest.raises(UserError, match="none: it has no next sentences; use `objective` mlm"):
         make_plan(PretrainConfig(), [str(path)])
     assert not make_plan(PretrainConfig(objective="mlm"), [str(path)]).directories[0].has_pairs
 

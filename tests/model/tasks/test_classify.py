@@ -114,12 +114,9 @@ def test_a_balanced_loss_is_that_of_other_libraries_however_it_is_divided(
     has_lists, targets, checkpoint
 ):
     task = Classification(
-        name="classify",
-        text=("text",),
-        labels=("no", "yes"),
-        has_lists=has_lists,
-        class_weights="balanced",
+        name="classify", text=("text",), labels=("no", "yes"), has_lists=has_lists
     )
+    task = replace(task, class_weights="balanced")
     examples = [TextExample("a", None, target) for target in targets]
     checkpoint = Checkpoint.open(checkpoint)
     features = task.encode(examples, checkpoint.text_tokenizer(24))
@@ -137,11 +134,8 @@ def test_a_balanced_loss_is_that_of_other_libraries_however_it_is_divided(
         loss = torch.nn.CrossEntropyLoss(weights, reduction="sum")(LOGITS, batch.target) / 5
     torch.testing.assert_close(model.loss(LOGITS, batch), loss)
     parts = [slice(0, 2), slice(2, 5)]
-    shares = [
-        model.loss(LOGITS[part], make_batch(features[part])) * len(features[part]) / 5
-        for part in parts
-    ]
-    torch.testing.assert_close(sum(shares), loss)
+    losses = [model.loss(LOGITS[part], make_batch(features[part])) for part in parts]
+    torch.testing.assert_close(losses[0] * 2 / 5 + losses[1] * 3 / 5, loss)
 
 
 def test_weights_of_classes_are_refused_where_they_would_do_nothing():
@@ -209,18 +203,9 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path, labels, classes):
         ("a,b\nx,1\n", "a.csv, line 2: there is no column 'text', only a, b; choose with"),
         ("text,label\n", "contains no rows"),
         ("text,label\nx,\ny,\n", "label holds 0 different labels in 0 rows, and training needs 2"),
-        (
-            "text, label\nx,1\n",
-            "a.csv, line 2: there is no column 'label', only text, ' label'; choose",
-        ),
-        (
-            "text,label\nx,1\ny,1\n",
-            "a.csv: label holds 1 different labels in 2 rows, and training needs",
-        ),
-        (
-            "text,label\nx,p\ny,q\nz,r\n",
-            "a.csv: label holds 3 different labels in 3 rows, and training needs 2 to 2; is it the",
-        ),
+        ("text, label\nx,1\n", "line 2: there is no column 'label', only text, ' label'; choose"),
+        ("text,label\nx,1\ny,1\n", "a.csv: label holds 1 different labels in 2 rows, and training"),
+        ("text,label\nx,p\ny,q\nz,r\n", "3 different labels in 3 rows, and training needs 2 to 2;"),
     ],
 )
 def test_tables_that_pose_no_task_are_refused(tmp_path, content, message):
@@ -265,20 +250,13 @@ def test_logits_loss_and_gradients_equal_transformers(num_classes):
 
 
 def test_answers_are_probabilities(tmp_path):
-    logits = [
-        np.array([0.0, np.log(3)], dtype=np.float32),
-        np.array([1000.0, 0.0], dtype=np.float32),
-    ]
+    logits = [np.array(pair, dtype=np.float32) for pair in ([0.0, np.log(3)], [1000.0, 0.0])]
     first, second = GLUE["sst2"].answers(logits, features_of([2, 2], 60, 2), [])
     assert first["label"] == "positive"
-    assert first["probabilities"] == {
-        "negative": pytest.approx(0.25),
-        "positive": pytest.approx(0.75),
-    }
+    assert first["probabilities"] == pytest.approx({"negative": 0.25, "positive": 0.75})
     assert second["probabilities"]["negative"] == 1
-    assert GLUE["stsb"].answers(
-        [np.array([2.5], dtype=np.float32)], features_of([2], 60, 1), []
-    ) == [{"score": 2.5}]
+    score = np.array([2.5], dtype=np.float32)
+    assert GLUE["stsb"].answers([score], features_of([2], 60, 1), []) == [{"score": 2.5}]
 
 
 def answers_of(task: Any) -> list[dict[str, Any]]:
@@ -313,12 +291,8 @@ def test_files_for_the_glue_server(name, file, predictions):
 def test_mnli_has_two_files_for_the_server(tmp_path):
     answers = answers_of(GLUE["mnli"])
     assert list(GLUE["mnli"].official(answers, [], "test_mismatched")) == ["MNLI-mm.tsv"]
-    assert (
-        classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n")).official(
-            answers, [], "test"
-        )
-        == {}
-    )
+    own = classify(write(tmp_path / "a.csv", "text,label\nx,a\ny,b\nz,b\n"))
+    assert own.official(answers, [], "test") == {}
 
 
 def test_whole_numbers_are_classes_and_fractions_scores_and_it_is_said(tmp_path, capsys):

@@ -26,10 +26,8 @@ SST2 = (
 )
 MRPC = (
     "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-    "1\t1355540\t1355592\tHe said the pie business doesn 't fit .\t"
-    '" The pie business does not fit .\n'
-    "0\t2029631\t2029565\tMagnarelli said so .\t"
-    'His wife said he was " 100 percent behind George Bush " .\r\n'
+    "1\t1355540\t1355592\tHe said the pie doesn 't fit .\t\" The pie does not fit .\n"
+    '0\t2029631\t2029565\tMagnarelli said so .\tHis wife was " 100 % behind Bush " .\r\n'
 )
 
 
@@ -42,13 +40,10 @@ def test_sst2_and_mrpc_as_they_are(tmp_path):
         TextExample("it 's a charming and often affecting journey . ", None, 1),
         TextExample("unflinchingly bleak and desperate ", None, 0),
     ]
+    first, second = '" The pie does not fit .', 'His wife was " 100 % behind Bush " .'
     assert read("mrpc", write(tmp_path / "dev.tsv", MRPC)) == [
-        TextExample(
-            "He said the pie business doesn 't fit .", '" The pie business does not fit .', 1
-        ),
-        TextExample(
-            "Magnarelli said so .", 'His wife said he was " 100 percent behind George Bush " .', 0
-        ),
+        TextExample("He said the pie doesn 't fit .", first, 1),
+        TextExample("Magnarelli said so .", second, 0),
     ]
 
 
@@ -109,33 +104,12 @@ def test_csv_has_quotes_or_semicolons_and_tsv_has_none(tmp_path):
 @pytest.mark.parametrize(
     "file, content, message",
     [
-        (
-            "a.tsv",
-            "sentence\tlabel\nfine\t1\nlong\t1\t2\n",
-            "a.tsv, line 3: the number of columns is 3, not 2 (se",
-        ),
-        (
-            "a.tsv",
-            "sentence\tlabel\nfine\tmaybe\n",
-            "a.tsv, line 2: the label 'maybe' is not one of neg",
-        ),
+        ("a.tsv", "sentence\tlabel\nfine\t1\nlong\t1\t2\n", "line 3: the number of columns is 3, "),
+        ("a.tsv", "sentence\tlabel\nfine\tmaybe\n", "line 2: the label 'maybe' is not one of neg"),
         ("a.tsv", "sentence\tlabel\nfine\t\n", "a.tsv, line 2: the label is empty"),
-        (
-            "a.tsv",
-            "sentence\tlabel\tlabel\nfine\t1\t0\n",
-            "a.tsv, line 1 names a column twice (sentence, label, label)",
-        ),
-        (
-            "a.jsonl",
-            '{"sentence": "fine", "label": [1]}\n',
-            "line 1: the label is [1], neither text nor",
-        ),
-        (
-            "a.tsv",
-            "text\tlabel\nfine\t1\n",
-            "a.tsv, line 2: there is no column sentence, only text, label. sst2 reads the columns "
-            "sentence and label; rename yours, or train classify, which takes their names as",
-        ),
+        ("a.tsv", "sentence\tlabel\tlabel\nfine\t1\t0\n", "a.tsv, line 1 names a column twice"),
+        ("a.jsonl", '{"sentence": "fine", "label": [1]}\n', "line 1: the label is [1], neither"),
+        ("a.tsv", "text\tlabel\nfine\t1\n", "a.tsv, line 2: there is no column sentence, only"),
         ("a.tsv", "sentence\tlabel\n\udcff\t1\n", "a.tsv is not UTF-8: if it is "),
         ("a.csv", 'sentence,label\nfine,1\n"open,1\n', "a.csv, line 3 is not valid CSV"),
         ("a.jsonl", '{"sentence": 3, "label": 1}\n', "line 1: the text is 3."),
@@ -199,13 +173,10 @@ def hub_folder(tmp_path) -> Path:
     folder = tmp_path / "set"
     folder.mkdir()
     for split, size in (("train", 12), ("validation", 4), ("test", 3)):
+        labels = [i % 2 if split != "test" else -1 for i in range(size)]
         rows = [
-            {
-                "sentence": f"text {i} of {split}",
-                "label": i % 2 if split != "test" else -1,
-                "idx": i,
-            }
-            for i in range(size)
+            {"sentence": f"text {i} of {split}", "label": label, "idx": i}
+            for i, label in enumerate(labels)
         ]
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-00000-of-00001.parquet")
     return folder

@@ -24,14 +24,9 @@ CARTER = (
     "지미 카터는 조지아주 섬터 카운티 플레인스 마을에서 태어났다. 조지아 공과대학교를 졸업하였다."
 )
 CHOSUN = "《조선일보》(朝鮮日報)는 1920년 3월 5일에 창간되었다."
-GRASS = "귄터 그라스는 독일의 소설가이자 극작가다. 1999년에 노벨 문학상을 수상하였다."
 QUESTIONS = [
     (CARTER, "지미 카터가 졸업한 학교는?", "조지아 공과대학교"),
-    (CARTER, "지미 카터가 태어난 마을은?", "플레인스"),
-    (CHOSUN, "1920년 3월 5일에 창간된 신문은?", "조선일보"),
     (CHOSUN, "조선일보가 창간된 날은?", "1920년 3월 5일"),
-    (GRASS, "귄터 그라스가 노벨 문학상을 받은 해는?", "1999년"),
-    (GRASS, "귄터 그라스는 어느 나라의 소설가인가?", "독일"),
 ]
 
 
@@ -75,10 +70,8 @@ def test_exact_match_and_f1_of_one_answer(prediction, gold, exact, f1, english_f
 
 
 def test_the_best_gold_answer_counts_for_each_metric_on_its_own():
-    predictions, golds = (
-        ["조지아 공과대학교를", "《조선일보》"],
-        [["공과대학교", "조지아 공과대학교"], ["조선일보"]],
-    )
+    predictions = ["조지아 공과대학교를", "《조선일보》"]
+    golds = [["공과대학교", "조지아 공과대학교"], ["조선일보"]]
     scores = squad_scores(predictions, golds, "1.1", "korquad")
     assert scores == {"f1": pytest.approx(100 * (16 / 17 + 1) / 2), "exact_match": 50.0}
     found = question_scores(["《독일》", ""], [["독일"], []], "2.0", "korquad")
@@ -86,19 +79,11 @@ def test_the_best_gold_answer_counts_for_each_metric_on_its_own():
 
 
 def korquad(*questions: tuple[str, str, str], version: str = "KorQuAD_v1.0_dev") -> dict[str, Any]:
-    paragraphs = [
-        {
-            "context": passage,
-            "qas": [
-                {
-                    "id": f"{number}-0-0",
-                    "question": text,
-                    "answers": [{"text": answer, "answer_start": passage.index(answer)}],
-                }
-            ],
-        }
-        for number, (passage, text, answer) in enumerate(questions)
-    ]
+    paragraphs = []
+    for number, (passage, text, answer) in enumerate(questions):
+        answers = [{"text": answer, "answer_start": passage.index(answer)}]
+        qas = [{"id": f"{number}-0-0", "question": text, "answers": answers}]
+        paragraphs.append({"context": passage, "qas": qas})
     return {"version": version, "data": [{"title": "위키백과", "paragraphs": paragraphs}]}
 
 
@@ -110,7 +95,5 @@ def test_the_metric_is_that_of_the_file(tmp_path):
     for files, metric in (([korean], "korquad"), ([other], "squad"), ([korean, other], "squad")):
         task = squad_task(files, TaskOptions())
         assert (task.version, task.metric) == ("1.1", metric)
-    assert (Squad(version="1.1").variant, Squad(version="2.0", metric="korquad").variant) == (
-        "1.1",
-        "2.0 korquad",
-    )
+    assert Squad(version="1.1").variant == "1.1"
+    assert Squad(version="2.0", metric="korquad").variant == "2.0 korquad"

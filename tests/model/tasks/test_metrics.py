@@ -28,12 +28,8 @@ def test_binary_metrics_equal_their_definitions(pairs):
     assert measure("f1", predictions, labels) == pytest.approx(
         2 * hits / relevant if relevant else 0
     )
-    product = (
-        (hits + false_alarms)
-        * (hits + misses)
-        * (rejections + false_alarms)
-        * (rejections + misses)
-    )
+    product = (hits + false_alarms) * (hits + misses)
+    product *= (rejections + false_alarms) * (rejections + misses)
     matthews = (hits * rejections - false_alarms * misses) / np.sqrt(product) if product else 0
     assert measure("matthews", predictions, labels) == pytest.approx(matthews)
 
@@ -69,15 +65,6 @@ def test_only_names_of_metrics_have_a_value():
         measure("accurracy", labels, labels)
 
 
-def test_the_class_that_counts_in_f1_is_1():
-    # Always "equivalent" on the dev set of MRPC (279 of 408): F1 81.2 and accuracy 68.4 (arXiv
-    # 1804.07461, appendix).
-    labels = np.array([1] * 279 + [0] * 129)
-    assert measure("f1", np.ones(408, dtype=int), labels) == pytest.approx(0.8122, abs=5e-5)
-    assert measure("accuracy", np.ones(408, dtype=int), labels) == pytest.approx(0.6838, abs=5e-5)
-    assert measure("f1", np.zeros(408, dtype=int), labels) == 0
-
-
 def test_macro_f1_weighs_all_classes_alike():
     labels = np.array([0, 0, 0, 0, 1, 2])
     predictions = np.array([0, 0, 0, 0, 2, 2])
@@ -93,14 +80,9 @@ def test_figures_of_classes_follow_from_the_confusion_matrix():
         right = matrix[index, index]
         precision = right / matrix[:, index].sum()
         recall = right / matrix[index].sum()
-        assert report.classes[name] == pytest.approx(
-            {
-                "precision": precision,
-                "recall": recall,
-                "f1": 2 * precision * recall / (precision + recall),
-                "count": matrix[index].sum(),
-            }
-        )
+        figures = {"precision": precision, "recall": recall, "count": matrix[index].sum()}
+        figures["f1"] = 2 * precision * recall / (precision + recall)
+        assert report.classes[name] == pytest.approx(figures)
 
 
 def test_many_classes_have_no_matrix():

@@ -1,6 +1,7 @@
 """Any number of labels for a text: the forms of the data, the loss, and the metrics."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_a_set_of_the_hub_has_numbered_labels(tmp_path):
 
 
 def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
-    task = Classification(name="classify", has_lists=True, text=("text",), labels=("anger", "joy"))
+    task = replace(TASK, labels=("anger", "joy"))
     rows = [*ROWS, {"text": "a", "label": None}, {"text": "", "label": []}]
     path = write_rows(tmp_path / "dev.jsonl", rows)
     assert [example.target for example in task.read(path, labelled=True)] == [(0,), (), (1,)]
@@ -84,13 +85,7 @@ def test_rows_without_labels_and_unknown_labels_are_counted(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "vectors",
-    [
-        ([1, 0, 1], [0, 0, 1]),
-        ([True, False], [False, True]),
-        ([1.0, 0.0], [0.0, 0.0]),
-        (["0", "1"], ["1", "1"]),
-    ],
+    "vectors", [([1, 0, 1], [0, 0, 1]), ([True, False], [False, True]), (["0", "1"], ["1", "1"])]
 )
 def test_vectors_of_0_and_1_are_refused(tmp_path, vectors):
     rows = [{"text": f"film {number}", "label": label} for number, label in enumerate(vectors)]
@@ -103,13 +98,7 @@ def test_vectors_of_0_and_1_are_refused(tmp_path, vectors):
 
 
 def test_the_loss_is_that_of_transformers(checkpoint):
-    task = Classification(
-        name="classify",
-        has_lists=True,
-        text=("text",),
-        labels=("anger", "joy", "love"),
-        max_length=16,
-    )
+    task = replace(TASK, max_length=16)
     examples = [task.parse_line(row["text"], "")._replace(target=(0, 2)) for row in ROWS]
     features = task.encode(examples, TextTokenizer(checkpoint))
     batch = make_batch(features)
@@ -128,12 +117,8 @@ def test_the_loss_is_that_of_transformers(checkpoint):
 
 
 def test_metrics_are_those_of_scikit_learn_and_a_label_needs_half_the_probability():
-    task = Classification(
-        name="classify", has_lists=True, text=("text",), labels=("anger", "joy", "love")
-    )
-    examples = [
-        task.parse_line("a", "")._replace(target=target) for target in ((0, 1), (), (2,), (1,))
-    ]
+    task, targets = TASK, ((0, 1), (), (2,), (1,))
+    examples = [task.parse_line("a", "")._replace(target=target) for target in targets]
     logits = np.array([[1, 1, -1], [-1, 2, -1], [-3, -1, -0.1], [-1, 3, 1]], dtype=np.float32)
     rows = [Feature(TokenRow(np.zeros(2, np.int32), 2), None, number) for number in range(4)]
     truths = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]]

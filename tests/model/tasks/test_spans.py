@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import transformers
-from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.predict import predict
 from clozeworks.model.tasks.conll import read_conll, sentence_of_text, with_spans
@@ -18,6 +17,7 @@ from clozeworks.model.tasks.tagged import Entity, entities
 from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.finetune_fixture import quick
 
 TEXT = "Ana (Ljubljana) met Bob Ray."
 SPANS = [(0, 3, "PER"), (5, 14, "LOC"), (20, 27, "PER")]
@@ -147,13 +147,7 @@ def test_a_model_of_spans_answers_in_spans_as_transformers_does(tmp_path: Path):
     checkpoint = make_checkpoint(tmp_path / "checkpoint", WORDS)
     write_rows(tmp_path / "data" / "train.jsonl", examples(0, 60))
     write_rows(tmp_path / "data" / "dev.jsonl", examples(1, 20))
-    settings: dict[str, Any] = {
-        "batch_size": 8,
-        "device": "cpu",
-        "precision": "fp32",
-        "max_length": 32,
-    }
-    config = FinetuneConfig(**settings, epochs=12, learning_rates=(5e-3,), seeds=1)
+    config = quick(batch_size=8, max_length=32, epochs=12, learning_rates=(5e-3,), seeds=1)
     output = tmp_path / "model"
     summary = finetune("ner", tmp_path / "data", checkpoint, output, config)
     assert summary["best"]["scores"]["f1"] == 1.0

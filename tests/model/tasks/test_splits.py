@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-import datasets
 import pytest
 from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.options import TaskOptions
@@ -27,37 +26,23 @@ from tests.fixtures.task_files import write, write_lines
 
 
 def test_texts_of_one_kind_cannot_be_held_out():
-    with pytest.raises(
-        UserError, match=r"All examples in a\.csv share one text or group, so none can be held out"
-    ):
+    with pytest.raises(UserError, match=r"All examples in a\.csv share one text or group, so none"):
         hold_out(["a", "a"], [0, 1], "a.csv")
 
 
 def test_the_names_of_files_give_the_splits(tmp_path):
-    for name in (
-        "train.tsv",
-        "dev.tsv",
-        "dev_ids.tsv",
-        "test.tsv",
-        "msr_paraphrase_train.csv",
-        "notes.md",
-        "x.tsv",
-    ):
+    names = [f"{split}.tsv" for split in ("train", "dev", "test")]
+    for name in (*names, "dev_ids.tsv", "msr_paraphrase_train.csv", "notes.md", "x.tsv"):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)
-    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
-        "train": ["train.tsv"],
-        "dev": ["dev.tsv"],
-        "test": ["test.tsv"],
-    }
+    assert [[path.name for path in splits[split]] for split in ("train", "dev", "test")] == [
+        [name] for name in names
+    ]
 
 
 def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
-    names = [
-        "wnut17train.csv",
-        "validation-00000-of-00002.parquet",
-        "validation-00001-of-00002.parquet",
-    ]
+    parts = [f"validation-0000{number}-of-00002.parquet" for number in range(2)]
+    names = ["wnut17train.csv", *parts]
     for name in (*names, "evaluation.tsv", "values.tsv", "latest.tsv", "constraints.tsv"):
         write(tmp_path / name, "")
     splits = find_splits(tmp_path)
@@ -68,18 +53,13 @@ def test_splits_in_several_files_and_words_that_hold_the_name(tmp_path):
     write(tmp_path / "sets" / "devset.csv", "")
     assert find_splits(tmp_path / "sets").keys() == {"train", "dev"}
     write(tmp_path / "train-dev.tsv", "")
-    with pytest.raises(
-        UserError, match=r"train-dev.tsv names more than one of train, dev and test"
-    ):
+    with pytest.raises(UserError, match=r"train-dev.tsv names more than one of train, dev and"):
         find_splits(tmp_path)
     (tmp_path / "train-dev.tsv").unlink()
     write(tmp_path / "wnut17train2.CSV", "")
     assert len(find_splits(tmp_path)["train"]) == 2
     write(tmp_path / "wnut17train.tsv", "")
-    with pytest.raises(
-        UserError,
-        match=r"/wnut17train\.csv and wnut17train\.tsv are both for train; remove or rename",
-    ):
+    with pytest.raises(UserError, match=r"train\.csv and wnut17train\.tsv are both for train;"):
         find_splits(tmp_path)
 
 
@@ -96,19 +76,11 @@ def test_the_digest_of_the_data_says_which_files_are_for_training(tmp_path):
 
 
 def test_mnli_has_two_dev_sets(tmp_path):
-    for name in (
-        "train.tsv",
-        "dev_matched.tsv",
-        "dev_mismatched.tsv",
-        "test_matched.tsv",
-        "test_mismatched.tsv",
-    ):
-        write(tmp_path / name, "")
+    for name in ("train", "dev_matched", "dev_mismatched", "test_matched"):
+        write(tmp_path / f"{name}.tsv", "")
     found = dev_sets(find_splits(tmp_path))
-    assert {prefix: [path.name for path in paths] for prefix, paths in found.items()} == {
-        "": ["dev_matched.tsv"],
-        "mismatched_": ["dev_mismatched.tsv"],
-    }
+    names = {prefix: [path.stem for path in paths] for prefix, paths in found.items()}
+    assert names == {"": ["dev_matched"], "mismatched_": ["dev_mismatched"]}
 
 
 def test_folders_without_a_split_are_refused(tmp_path):
@@ -131,18 +103,6 @@ def test_held_out_examples_share_no_text_with_the_others(numbers):
     train = {number for number, is_out in zip(numbers, is_dev, strict=True) if not is_out}
     assert not train & dev
     assert len(dev) == max(1, round(0.1 * len(set(numbers))))
-
-
-def test_the_splits_of_a_data_set_of_the_hub_are_chosen_as_files_are(tmp_path):
-    names = ("train", "train_small", "validation_r1", "validation_r2", "test")
-    rows = datasets.Dataset.from_dict({"sentence": ["a", "b"], "label": [0, 1]})
-    datasets.DatasetDict(dict.fromkeys(names, rows)).save_to_disk(tmp_path / "set")
-    splits = find_splits(f"hf:{tmp_path / 'set'}")
-    assert {split: [path.name for path in paths] for split, paths in splits.items()} == {
-        "train": ["set#train"],
-        "dev": ["set#validation_r1", "set#validation_r2"],
-        "test": ["set#test"],
-    }
 
 
 def test_a_tenth_of_each_class_is_held_out():

@@ -18,7 +18,7 @@ from clozeworks.model.tasks.squad_windows import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fixtures.squad_fixture import STORY_WORDS, logits_of, question
+from tests.fixtures.squad_fixture import STORY_WORDS, logits_of, question, window
 
 
 def google_windows(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
@@ -139,12 +139,6 @@ def test_the_best_spans_are_those_of_a_plain_search(length, max_tokens, seed):
     assert found == [
         [first, last] for _, first, last in plain_best_spans(starts, ends, counts, max_tokens)
     ]
-
-
-def window(first: int, counts: list[int], row_start: int = 2) -> PassageWindow:
-    # Words of one letter with a space between them.
-    offsets = np.array([[2 * index, 2 * index + 1] for index in range(first, first + len(counts))])
-    return PassageWindow(first, row_start, offsets, np.array(counts, dtype=bool))
 
 
 def test_a_token_is_an_answers_start_only_in_the_window_with_most_context():

@@ -145,19 +145,10 @@ def test_empty_files_are_counted(tmp_path: Path):
         (["nothing.txt"], "nothing.txt does not exist"),
         (["all/nothing*"], "nothing\\* matches no file"),
         (["packed"], r"^packed/a.tar.gz is an archive: unpack it \(tar xf a.tar.gz\) and give the"),
-        (
-            ["a b.ZIP"],
-            r"^a b.ZIP is an archive: unpack it \(unzip 'a b.ZIP'\) and give the folder.$",
-        ),
+        (["a b.ZIP"], r"^a b.ZIP is an archive: unpack it \(unzip 'a b.ZIP'\) and give the"),
         (["pictures"], "pictures: no file in a known format"),
-        (
-            ["all/README"],
-            "^all/README: no file in a known format, only 1 x files of unknown format: ",
-        ),
-        (
-            ["stages/v"],
-            r"^stages/v holds a vocabulary, written by `clozeworks vocab`, not texts: give the doc",
-        ),
+        (["all/README"], "^all/README: no file in a known format, only 1 x files of unknown"),
+        (["stages/v"], r"^stages/v holds a vocabulary, written by `clozeworks vocab`, not texts:"),
         (["stages"], r"^stages/i holds instances, written by `clozeworks build`, not texts"),
         (["hf:all"], r"`output` \S*out is inside the source hf:all, or contains it: "),
         (["all"], r"`output` \S*out is inside the source all, or contains it: "),

@@ -247,9 +247,7 @@ def failing_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.mark.slow
 def test_an_upload_that_breaks_is_not_completed(failing_store: list[str]):
-    with pytest.raises(
-        UserError, match=r"^s3://bucket/key: access is denied\. Check your credentials"
-    ):
+    with pytest.raises(UserError, match=r"^s3://bucket/key: access is denied\. Check your"):
         write("s3://bucket/key", bytes(25 << 20))
     assert any("partNumber=2" in request for request in failing_store)
     assert not any(

@@ -12,12 +12,7 @@ from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.execution.job import Job, Plan, open_job
 from clozeworks.pipeline.manifests import Manifest
 from clozeworks.pipeline.storage.directory import OutputDirectory
-from clozeworks.pipeline.storage.state import (
-    claimed,
-    look,
-    refuse_foreign,
-    unfinished_stage,
-)
+from clozeworks.pipeline.storage.state import claimed, look, refuse_foreign, unfinished_stage
 from msgspec import structs
 
 from tests.fixtures.number_stage import NumberStage, Squares, square

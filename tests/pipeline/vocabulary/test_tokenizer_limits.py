@@ -50,6 +50,19 @@ def charsmap(text: str, becomes: str) -> str:
     return base64.b64encode(content).decode()
 
 
+def precompiled(charsmap: str) -> dict[str, Any]:
+    return {"type": "Precompiled", "precompiled_charsmap": charsmap}
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    return {"type": "TemplateProcessing", **fields}
+
+
+METASPACE = {"type": "Metaspace", "replacement": "a"}
+METASPACES = {"type": "Sequence", "pretokenizers": [METASPACE] * 2}
+PROCESSING = {"type": "BertProcessing", "sep": ["[SEP]", 9], "cls": ["[CLS]", 2]}
+
+
 def nested(depth: int) -> Any:
     return sequence(nested(depth - 1)) if depth else NFD
 
@@ -61,34 +74,22 @@ def nested(depth: int) -> Any:
         (
             "normalizer",
             sequence(sequence(*[NFD] * 9), *[NFD] * 8),
-            "normalizer: expected array of length <= 16",
+            "expected array of length <= 16",
         ),
         ("normalizer", nested(6), "nested too deeply"),
         ("normalizer", sequence(*[sequence()] * 17), "or more than 16"),
         ("normalizer", sequence(5), r"normalizer\[0\]: expected object, got int"),
         ("normalizer", {"type": "Sequence"}, r"invalid value 'Sequence'"),
         ("normalizer", {"type": ["NFC"]}, "normalizer.*type: expected str, got list"),
-        (
-            "normalizer",
-            {"type": "Prepend", "prepend": LONG},
-            "prepend: expected str of length <= 16",
-        ),
+        ("normalizer", {"type": "Prepend", "prepend": LONG}, "prepend: expected str of"),
         ("normalizer", replace({"String": "a"}, "b" * 17), "Replace writes 17 characters"),
         ("normalizer", replace({"String": "a"}, "\ufdfa"), "Replace writes 18 characters"),
         ("normalizer", sequence(*[replace({"String": "a"}, "aa")] * 2), "Replace can lengthen"),
         ("normalizer", sequence(*[replace({"Regex": "x*"}, "a")] * 2), "Replace can lengthen"),
         ("normalizer", sequence(*[replace({"Regex": r"\s+"}, "_")] * 2), "Replace can lengthen"),
         ("normalizer", replace({"String": ""}, "a"), "pattern.String: expected str of length >= 1"),
-        (
-            "normalizer",
-            replace({"String": 1, "Regex": []}, "a"),
-            "pattern.String: expected str \\| null, got int",
-        ),
-        (
-            "normalizer",
-            replace({"String": LONG}, ""),
-            "pattern.String: expected str of length <= 1000",
-        ),
+        ("normalizer", replace({"String": 1, "Regex": []}, "a"), "pattern.String: expected str"),
+        ("normalizer", replace({"String": LONG}, ""), "expected str of length <= 1000"),
         ("normalizer", replace({"Regex": "(x+x+)+y"}, ""), "regular expression fails on short"),
         ("normalizer", sequence(FIELDS["normalizer"], FIELDS["normalizer"]), "BertNormalizer can"),
         (
@@ -96,24 +97,12 @@ def nested(depth: int) -> Any:
             sequence(replace({"String": "a"}, "b" * 12), FIELDS["normalizer"]),
             "make 36 characters of one",
         ),
-        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "?"}, "charsmap is damaged"),
+        ("normalizer", precompiled("?"), "charsmap is damaged"),
         # The trie is longer than the map.
-        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "////AAAA"}, "is damaged"),
-        (
-            "normalizer",
-            {"type": "Precompiled", "precompiled_charsmap": charsmap("a", "b" * 33)},
-            "make 33 characters of one",
-        ),
-        (
-            "pre_tokenizer",
-            {"type": "Sequence", "pretokenizers": [{"type": "Metaspace", "replacement": "a"}] * 2},
-            "Metaspace can lengthen",
-        ),
-        (
-            "pre_tokenizer",
-            {"type": "FixedLength", "length": 0},
-            "pre_tokenizer.*invalid value 'FixedLength'",
-        ),
+        ("normalizer", precompiled("////AAAA"), "is damaged"),
+        ("normalizer", precompiled(charsmap("a", "b" * 33)), "make 33 characters of one"),
+        ("pre_tokenizer", METASPACES, "Metaspace can lengthen"),
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}, "invalid value 'FixedLength'"),
         (
             "pre_tokenizer",
             {"type": "Split", "pattern": {"Regex": r"(\w+\s?)+$"}},
@@ -121,21 +110,13 @@ def nested(depth: int) -> Any:
         ),
         ("decoder", {"type": "CTC"}, "decoder.*invalid value 'CTC'"),
         ("decoder", replace({"Regex": "(x+x+)+y"}, ""), "regular expression"),
+        ("post_processor", PROCESSING, r"'\[SEP\]' with another"),
         (
             "post_processor",
-            {"type": "BertProcessing", "sep": ["[SEP]", 9], "cls": ["[CLS]", 2]},
-            r"'\[SEP\]' with another id",
+            template(special_tokens={"x": {"ids": [2] * 99}}),
+            "ids: expected array",
         ),
-        (
-            "post_processor",
-            {"type": "TemplateProcessing", "special_tokens": {"x": {"ids": [2] * 99}}},
-            "ids: expected array of length <= 16",
-        ),
-        (
-            "post_processor",
-            {"type": "TemplateProcessing", "single": [0] * 17},
-            "single: expected array of length <= 16",
-        ),
+        ("post_processor", template(single=[0] * 17), "single: expected array of length <= 16"),
         ("added_tokens", [{"id": 1_000_000_000, "content": "x"}], "id 1000000000, and there are 9"),
         ("added_tokens", [{"id": True, "content": "x"}], "id: expected int, got bool"),
         ("added_tokens", [{"id": 1, "content": LONG}], "content: expected str of length <= 1000"),
@@ -145,21 +126,9 @@ def nested(depth: int) -> Any:
         ("model", {"type": "GPT"}, "model.type: invalid .*GPT"),
         ("model", 5, "model: expected object, got int"),
         ("model", {"vocab": [["a"]]}, "model.vocab.*expected"),
-        (
-            "model",
-            {"vocab": [[f"{i:01000d}", 0] for i in range(1010)]},
-            "longer than those of any language",
-        ),
-        (
-            "model.max_input_chars_per_word",
-            1_000_000_000,
-            "max_input_chars_per_word: expected int <= 1000",
-        ),
-        (
-            "model.continuing_subword_prefix",
-            "#" * 17,
-            "continuing_subword_prefix: expected str of length <= 16",
-        ),
+        ("model", {"vocab": [[f"{i:01000d}", 0] for i in range(1010)]}, "longer than those of any"),
+        ("model.max_input_chars_per_word", 1_000_000_000, "expected int <= 1000"),
+        ("model.continuing_subword_prefix", "#" * 17, "expected str of length <= 16"),
         ("model.unk_token", "[NOPE]", r"unk_token '\[NOPE\]' is not one of its tokens"),
         ("model.unk_token", ["[UNK]"], r"unk_token: expected str \| null, got array"),
         ("model.unk_id", 8, "unk_id 8 is not the id"),
