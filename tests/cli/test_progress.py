@@ -24,15 +24,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_without_a_terminal_there_is_a_plain_line_every_minute(clock: Clock, capsys):
     with module.training_progress() as report:
         for step in range(100, 351, 10):  # resumed at step 100
-            report(
-                {
-                    "stage": "run 1 of 2 (seed 0)",
-                    "step": step,
-                    "steps": 350,
-                    "loss": 0.51234,
-                    "data_wait": 0.001,
-                }
-            )
+            numbers = {"step": step, "steps": 350, "loss": 0.51234, "data_wait": 0.001}
+            report({"stage": "run 1 of 2 (seed 0)", **numbers})
             clock.now += 7
     lines = capsys.readouterr().err.splitlines()
     assert lines == [

@@ -70,10 +70,6 @@ def feature(length: int) -> Feature:
     return Feature(TokenRow(row, length), None, 0)
 
 
-# On top of an encoder that is fine-tuned
-# --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_outputs_have_their_shape_and_padding_changes_nothing(checkpoint, task: Task):
     model = make_model(task, Checkpoint.open(checkpoint), NO_DROPOUT, seed=1)
@@ -180,10 +176,6 @@ def test_what_was_tuned_is_taken_from_the_model(deep_checkpoint, tmp_path):
     assert {name: measured[name] for name in scores} == scores
 
 
-# On the hidden states of a frozen encoder
-# --------------------------------------------------------------------------------------------------
-
-
 def test_the_rows_of_table_7_name_layers():
     assert {name: chosen_layers(name, 12) for name in FEATURES} == {
         "embeddings": [0],
@@ -233,32 +225,6 @@ def test_the_bilstm_reads_the_hidden_states_of_transformers(features, deep_check
         torch.testing.assert_close(logits[index, positions], expected, rtol=0, atol=1e-5)
 
 
-def test_frozen_states_are_computed_once_in_training_and_never_change(deep_checkpoint, monkeypatch):
-    model = BiLstmTagger(of_bert(Checkpoint.open(deep_checkpoint).shape), 5, "weighted-sum-all", 6)
-    before = {name: weight.clone() for name, weight in model.encoder.state_dict().items()}
-    rows: list[torch.Tensor] = []
-    compute = model.encoder.hidden_states
-    monkeypatch.setattr(
-        model.encoder, "hidden_states", lambda ids, **more: rows.append(ids) or compute(ids, **more)
-    )
-    batch = make_batch(some_features(deep_checkpoint))
-    model.train()
-    assert not model.encoder.training
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.SGD(weights, 0.1)
-    losses = []
-    for _ in range(3):
-        loss = model.loss(model(batch), batch)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert len(rows) == 3
-    assert losses[2] < losses[0]
-    after = model.encoder.state_dict()
-    assert all(torch.equal(weight, after[name]) for name, weight in before.items())
-    assert model.layer_weights.grad is not None and model.layer_weights.grad.abs().sum() > 0
-
-
 def write_entities(folder: Path) -> Path:
     """Write sentences in which b is a person, and d a place."""
     folder.mkdir()
@@ -278,10 +244,9 @@ def frozen_weights(directory: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", ["weighted-sum-last-four", "concat-last-four"])
-def test_frozen_features_are_learned_and_predict_alike(features, deep_checkpoint, tmp_path):
+def test_frozen_features_are_learned_and_predict_alike(deep_checkpoint, tmp_path):
     data, output = write_entities(tmp_path / "data"), tmp_path / "run"
-    task = on_features(make_task("ner", data, max_length=24), features, 16)
+    task = on_features(make_task("ner", data, max_length=24), "weighted-sum-last-four", 16)
     config = FinetuneConfig(epochs=24, batch_size=8, learning_rates=(2e-2,), device="cpu")
     summary = finetune(task, data, deep_checkpoint, output, config)
     assert summary["best"]["scores"]["f1"] > 0.9

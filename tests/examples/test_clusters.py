@@ -1,7 +1,5 @@
 """The hosts on which examples/clusters tries engines out."""
 
-import os
-import signal
 import sys
 import threading
 import time
@@ -73,17 +71,3 @@ def test_a_host_that_is_cut_off_or_killed_is_gone_and_can_be_replaced(network: N
     give_up = time.monotonic() + TIME_LIMIT_S
     while not connects(one):
         assert time.monotonic() < give_up
-
-
-def test_a_host_whose_processes_were_stopped_is_killed_and_nothing_of_it_stays(network: Network):
-    one = network.add_host("one")
-    listen(one)
-    process = one.processes[0]
-    # As when somebody stops everything on this machine for a while.
-    os.kill(process.entered.pid, signal.SIGSTOP)
-    killer = threading.Thread(target=one.kill, daemon=True)
-    killer.start()
-    killer.join(TIME_LIMIT_S)
-    assert not killer.is_alive()
-    assert process.entered.returncode is not None
-    assert one.init.returncode is not None

@@ -24,9 +24,8 @@ QUESTION: dict[str, Any] = {
         "Value": "Sunset Boulevard",
     },
     "EntityPages": [
-        {"DocSource": "TagMe", "Filename": "Sunset.txt", "Title": "Sunset"},
-        {"DocSource": "TagMe", "Filename": "Late.txt", "Title": "Late"},
-        {"DocSource": "TagMe", "Filename": "Missing.txt", "Title": "Missing"},
+        {"DocSource": "TagMe", "Filename": f"{name}.txt", "Title": name}
+        for name in ("Sunset", "Late", "Missing")
     ],
     "Question": "Which Lloyd Webber musical premiered in the US on 10th December 1993?",
     "QuestionId": "tc_33",

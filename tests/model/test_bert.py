@@ -137,11 +137,12 @@ def test_short_rows_in_bf16_train_by_products_close_to_the_fused_kernel(monkeypa
     batch = make_batch([3, 24, 11], 97)
     fused = F.scaled_dot_product_attention
     calls: list[torch.dtype] = []
-    monkeypatch.setattr(
-        F,
-        "scaled_dot_product_attention",
-        lambda q, *args, **kw: calls.append(q.dtype) or fused(q, *args, **kw),
-    )
+
+    def counted(query: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        calls.append(query.dtype)
+        return fused(query, *args, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
 
     def gradients(dtype: torch.dtype) -> list[torch.Tensor]:
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
@@ -217,13 +218,8 @@ def test_named_sizes_have_the_published_numbers_of_parameters():
     # google-research/bert states 4.4, 11.3, 29.1, 41.7, 110.1 and 340 (335.1 without the heads)
     # million.
     published = {
-        "tiny": 4.4,
-        "mini": 11.2,
-        "small": 28.8,
-        "medium": 41.4,
-        "base": 109.5,
-        "large": 335.1,
-    }
+        "tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1,
+    }  # fmt: skip
     assert published.keys() == SIZES.keys()
     for size, millions in published.items():
         with torch.device("meta"):
@@ -257,9 +253,7 @@ def test_a_number_out_of_range_is_refused(field, value, limit):
 
 
 def test_a_published_model_of_another_activation_is_not_called_damaged():
-    told = (
-        r"^config\.json: hidden_act is 'relu', but must be one of gelu.*\. Use another checkpoint"
-    )
+    told = r"^config\.json: hidden_act is 'relu', but must be one of gelu.*\. Use another"
     with pytest.raises(UserError, match=told):
         ModelConfig.from_hf({"hidden_act": "relu"})
 
@@ -270,11 +264,8 @@ def test_aligned_logits_and_their_gradients_are_those_of_the_linear_layer():
     inputs = [torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes]
     found, expected = aligned_linear(*inputs, multiple=64), torch.nn.functional.linear(*inputs)
     torch.testing.assert_close(found, expected)
-    for mine, other in zip(
-        torch.autograd.grad(found.sin().sum(), inputs),
-        torch.autograd.grad(expected.sin().sum(), inputs),
-        strict=True,
-    ):
+    gradients = [torch.autograd.grad(part.sin().sum(), inputs) for part in (found, expected)]
+    for mine, other in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, other)
 
 
@@ -309,8 +300,6 @@ def test_flops_are_those_of_the_forward_pass_three_times():
 
 
 def test_of_equal_logits_one_is_the_prediction():
-    logits, labels = (
-        torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]),
-        torch.tensor([0, 1, IGNORED]),
-    )
+    logits = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
+    labels = torch.tensor([0, 1, IGNORED])
     assert [int(count_correct(logits, labels, exact=exact)) for exact in (True, False)] == [1, 2]

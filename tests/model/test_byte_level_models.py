@@ -38,18 +38,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_published_tokenizer(tmp_path_factory.mktemp("published") / "model")
     vocabulary = read_vocabulary(str(folder))
     config = transformers.ModernBertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=600,
-        pad_token_id=vocabulary.pad_id,
-        cls_token_id=vocabulary.cls_id,
-        sep_token_id=vocabulary.sep_id,
-        bos_token_id=vocabulary.cls_id,
-        eos_token_id=vocabulary.sep_id,
-    )
+        vocab_size=len(vocabulary), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=600, pad_token_id=vocabulary.pad_id,
+        cls_token_id=vocabulary.cls_id, sep_token_id=vocabulary.sep_id,
+        bos_token_id=vocabulary.cls_id, eos_token_id=vocabulary.sep_id,
+    )  # fmt: skip
     transformers.ModernBertForMaskedLM(config).save_pretrained(folder)
     return folder
 

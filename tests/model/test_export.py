@@ -28,13 +28,9 @@ tags:
 license: as it says
 """
 FILES = [
-    "model.safetensors",
-    "config.json",
-    "README.md",
-    "vocab.txt",
-    "tokenizer.json",
+    "model.safetensors", "config.json", "README.md", "vocab.txt", "tokenizer.json",
     "tokenizer_config.json",
-]
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -35,16 +35,10 @@ def vocabulary_fields(size: int) -> dict[str, Any]:
 
 
 SHAPE = ModernBertConfig(
-    hidden_size=48,
-    num_hidden_layers=5,
-    num_attention_heads=4,
-    intermediate_size=40,
-    max_position_embeddings=512,
-    local_attention=16,
-    global_rope_theta=30_000.0,
-    local_rope_theta=5_000.0,
-    **vocabulary_fields(97),
-)
+    hidden_size=48, num_hidden_layers=5, num_attention_heads=4, intermediate_size=40,
+    max_position_embeddings=512, local_attention=16, global_rope_theta=30_000.0,
+    local_rope_theta=5_000.0, **vocabulary_fields(97),
+)  # fmt: skip
 SHORT = [[7, 7, 7], [3, 9, 8, 1]]
 """Rows that a window of 8 tokens on either side covers, or nearly."""
 LONGER = [[40, 40], [3, 60, 11, 1], [33]]
@@ -148,13 +142,8 @@ def test_heads_of_tasks_equal_transformers(make, pooling):
 
     lengths = [21, 60, 3, 44]
     batch = make_batch(lengths)
-    rows = TaskBatch(
-        batch["input_ids"],
-        torch.zeros_like(batch["input_ids"]),
-        batch["mask"],
-        real_tokens(batch["mask"]),
-        target=None,
-    )
+    ids, mask = batch["input_ids"], batch["mask"]
+    rows = TaskBatch(ids, torch.zeros_like(ids), mask, real_tokens(mask), target=None)
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["mask"].long()}
     output = peer(**inputs)
     if make is SpanClassifier:
@@ -298,30 +287,20 @@ NEW_FIELDS: dict[str, Any] = {
 }
 NEW_FORM = transformers.ModernBertConfig(**NEW_FIELDS).to_dict()
 OLD_FORM = {
-    "model_type": "modernbert",
-    "num_hidden_layers": 6,
-    "global_attn_every_n_layers": 4,
-    "global_rope_theta": 7,
-    "local_rope_theta": 8.0,
-    "position_embedding_type": "absolute",
-}
+    "model_type": "modernbert", "num_hidden_layers": 6, "global_attn_every_n_layers": 4,
+    "global_rope_theta": 7, "local_rope_theta": 8.0, "position_embedding_type": "absolute",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("values", [NEW_FORM, OLD_FORM])
 def test_both_forms_of_config_json_are_read_and_written(values):
     shape = read_hf(values)
     assert isinstance(shape, ModernBertConfig)
-    assert shape == ModernBertConfig(
-        num_hidden_layers=6,
-        global_attn_every_n_layers=4,
-        global_rope_theta=7.0,
-        local_rope_theta=8.0,
-    )
+    thetas = {"global_rope_theta": 7.0, "local_rope_theta": 8.0}
+    assert shape == ModernBertConfig(num_hidden_layers=6, global_attn_every_n_layers=4, **thetas)
     written = shape.to_hf()
-    assert {**written, **OLD_FORM, "position_embedding_type": None} == {
-        **written,
-        "position_embedding_type": None,
-    }
+    ours = {**OLD_FORM, "position_embedding_type": None}
+    assert {**written, **ours} == {**written, "position_embedding_type": None}
     assert read_hf(written) == shape
     peer = transformers.ModernBertConfig(**written)
     assert peer.layer_types == NEW_FORM["layer_types"]

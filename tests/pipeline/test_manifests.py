@@ -22,13 +22,8 @@ MANIFESTS = [make_manifest(stage, SHARDS) for stage in ("ingest", "vocab", "buil
 
 def damaged(value: Any) -> Iterator[Any]:
     """Yield plain JSON without each of its fields in turn, and with each of another type."""
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    values = value if isinstance(value, list) else []
+    items = value.items() if isinstance(value, dict) else enumerate(values)
     for key, item in items:
         if isinstance(value, dict):
             yield {name: kept for name, kept in value.items() if name != key}
@@ -50,9 +45,8 @@ def test_each_field_that_is_gone_or_of_another_type_is_named(manifest: dict[str,
         try:
             accepted.append(parse(wrong))
         except UserError as error:
-            assert str(error).startswith(
-                "d/manifest.json is damaged or was not written by clozeworks ("
-            )
+            message = "d/manifest.json is damaged or was not written by clozeworks ("
+            assert str(error).startswith(message)
     # Fields with defaults: languages, options (None is a default too), and the free form of inputs.
     assert len(accepted) <= 40
 
@@ -122,12 +116,8 @@ def test_a_later_schema_version_is_one_clear_line(manifest: dict[str, Any]):
     assert parse(manifest) == replace(
         parse({**manifest, "schema_version": 1}), digest=parse(manifest).digest
     )
-    later = {
-        **manifest,
-        "schema_version": SCHEMA_VERSION + 1,
-        "stage": "a stage to come",
-        "counts": "in other words",
-    }
+    later = {**manifest, "schema_version": SCHEMA_VERSION + 1}
+    later |= {"stage": "a stage to come", "counts": "in other words"}
     with pytest.raises(UserError) as raised:
         parse(later)
     assert str(raised.value) == (

@@ -143,14 +143,10 @@ def test_words_count_alike(documents: str, tmp_path: Path):
     for name, weight in (("plain", ()), ("weighted", ("books=2.5", "kowiki=0.3"))):
         learn_vocabulary(documents, str(tmp_path / name), VocabConfig(size=100, weight=weight), ONE)
     plain, weighted = (
-        dict(
-            zip(
-                *pq.read_table(tmp_path / name / "word_counts.parquet").to_pydict().values(),
-                strict=True,
-            )
-        )
+        pq.read_table(tmp_path / name / "word_counts.parquet").to_pydict().values()
         for name in ("plain", "weighted")
     )
+    plain, weighted = dict(zip(*plain, strict=True)), dict(zip(*weighted, strict=True))
     assert weighted["alpha"] == plain["alpha"]
     assert weighted["delta"] == pytest.approx(2.5 * plain["delta"], abs=1)
     assert weighted["zeta"] == pytest.approx(0.3 * plain["zeta"], abs=1)

@@ -23,20 +23,20 @@ CLASS = None
 """Not frozen here: the fields of a config are the options of its command; the others are results.
 """
 PIPELINE = {
-    "Audit": CLASS,
-    "BuildConfig": CLASS,
+    **dict.fromkeys(
+        (
+            *("Audit", "BuildConfig", "IngestConfig", "RunOptions", "UserError", "VocabConfig"),
+            *("Vocabulary"),
+        ),
+        CLASS,
+    ),
     "BuildInstances": "documents, vocab, output, config=None",
     "CorpusManifests": "documents, vocabulary, instances",
     "Counters": "",
     "Ingest": "sources, output, config=None, max_bad=0.05",
-    "IngestConfig": CLASS,
     "LearnVocabulary": "documents, output, config=None",
     "RawDocument": "*, id, source, title, language, paragraphs, is_cut=False",
     "ReadDocuments": "sources, config=None",
-    "RunOptions": CLASS,
-    "UserError": CLASS,
-    "VocabConfig": CLASS,
-    "Vocabulary": CLASS,
     "audit": "instances, documents=None",
     "build": "documents, vocab, output, config, options, progress=None",
     "ingest": "sources, output, config, options, progress=None",
@@ -48,27 +48,22 @@ PIPELINE = {
     "read_vocabulary": "path",
 }
 MODEL = {
+    **dict.fromkeys(
+        (
+            *("Classification", "EncoderConfig", "EntityRecognition", "Feature", "FinetuneConfig"),
+            *("ModelConfig", "ModernBertConfig", "PretrainConfig", "Squad", "StopRequest", "Task"),
+            *("TaskBatch", "TaskModel"),
+        ),
+        CLASS,
+    ),
     "BertForPreTraining": "config",
     "BertModel": "config",
-    "Classification": CLASS,
-    "EncoderConfig": CLASS,
-    "EntityRecognition": CLASS,
-    "Feature": CLASS,
-    "FinetuneConfig": CLASS,
     "InstanceDataset": (
         "path, split='train', *, batch_size, seed=0, epochs=None, rank=0, num_ranks=1"
     ),
-    "ModelConfig": CLASS,
-    "ModernBertConfig": CLASS,
     "ModernBertForMaskedLM": "config",
-    "PretrainConfig": CLASS,
     "SequenceClassifier": "config, num_outputs",
     "SpanClassifier": "config",
-    "Squad": CLASS,
-    "StopRequest": CLASS,
-    "Task": CLASS,
-    "TaskBatch": CLASS,
-    "TaskModel": CLASS,
     "collate": "rows, *, local_attention=128, flatten=False",
     "evaluate": "run, instances, split='validation', device='auto', batch_size=None",
     "evaluate_task": "directory, data, device='auto', task=None",

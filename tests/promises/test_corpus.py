@@ -24,13 +24,9 @@ INGEST = IngestConfig(shards=2, validation_share=0.1)
 VOCAB = VocabConfig(size=200)
 BUILD = BuildConfig(duplicates=2, max_length=32)
 OPTIONS = [
-    "--shards=2",
-    "--validation-share=0.1",
-    "--size=200",
-    "--duplicates=2",
-    "--max-length=32",
+    "--shards=2", "--validation-share=0.1", "--size=200", "--duplicates=2", "--max-length=32",
     "--workers=1",
-]
+]  # fmt: skip
 FOLDERS = ("documents", "vocab", "instances")
 
 

@@ -92,32 +92,13 @@ def test_summaries_and_records(tmp_path: Path):
     run = {"learning_rate": 1e-5, "batch_size": 8, "epochs": 3.0, "seed": 0, "step": 9}
     best = {**run, "tuned": {"tau": 0.5}, "scores": scores}
     counts = (
-        "runs",
-        "degenerate_runs",
-        "train_examples",
-        "dev_examples",
-        "train_examples_cut",
+        "runs", "degenerate_runs", "train_examples", "dev_examples", "train_examples_cut",
         "dev_examples_cut",
-    )
-    spread = {
-        "metric": "accuracy",
-        "median": 0.5,
-        "lowest": 0.5,
-        "highest": 0.5,
-        "baseline": scores,
-    }
-    search = {
-        "status": "finished",
-        "task": "sst2",
-        "best": best,
-        **spread,
-        "word_baseline": {},
-        **dict.fromkeys(counts, 1),
-        "held_out": True,
-        "dev_classes": {},
-        "test_digest": "",
-        "train_digests": [],
-    }
+    )  # fmt: skip
+    spread = {"metric": "accuracy", "baseline": scores, "word_baseline": {}, "dev_classes": {}}
+    spread |= dict.fromkeys(("median", "lowest", "highest"), 0.5) | dict.fromkeys(counts, 1)
+    search = {"status": "finished", "task": "sst2", "best": best, **spread}
+    search |= {"held_out": True, "test_digest": "", "train_digests": []}
     torture(
         write(tmp_path / "search" / "summary.json", search),
         lambda: read_summary(tmp_path / "search"),
@@ -179,14 +160,9 @@ def test_training_states(tmp_path: Path):
     )
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     names = ("model.safetensors", f"{run.STATE}/optimizer.pt")
-    state = {
-        "step": 3,
-        "sha256": {name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in names},
-        "sums": [0.0, 1.0],
-        "initial": {"loss": 3.0},
-        "best": {"step": 3, "loss": 2.0},
-        "final": None,
-    }
+    digests = {name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in names}
+    state = {"step": 3, "sha256": digests, "sums": [0.0, 1.0], "final": None}
+    state |= {"initial": {"loss": 3.0}, "best": {"step": 3, "loss": 2.0}}
     write(folder / "state.json", state)
     for name in ("state.json", "optimizer.pt"):
         torture(folder / name, lambda: run.read_state(tmp_path, PretrainState))

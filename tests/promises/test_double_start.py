@@ -20,34 +20,18 @@ from tests.fixtures.process_fixture import held
 
 pytestmark = pytest.mark.slow
 
+TINY = "--epochs 0.1 --max-length 24 --device cpu"
 # What is locked, the command, and options that change what it writes.
 COMMANDS = {
     "ingest": ("OUT", "ingest TEXTS --output OUT --workers 1", "--seed 7"),
     "vocab": ("OUT", "vocab DOCUMENTS --output OUT --size 150 --workers 1", "--num-unused 3"),
-    "build": (
-        "OUT",
-        "build DOCUMENTS --vocab INSTANCES --output OUT --duplicates 1 --workers 1",
-        "--seed 7",
-    ),
-    "audit": ("WORK", "audit INSTANCES --report OUT", ""),
-    "pretrain": (
-        "OUT",
-        "pretrain INSTANCES --output OUT --model tiny --steps 1 --device cpu",
-        "--seed 7",
-    ),
-    "finetune": (
-        "OUT",
-        "finetune sst2 DATA --checkpoint MODEL --output OUT "
-        "--epochs 0.1 --max-length 24 --device cpu",
-        "--dropout 0.5",
-    ),
+    "build": ("OUT", "build DOCUMENTS --vocab ROWS --output OUT --workers 1", "--seed 7"),
+    "audit": ("WORK", "audit ROWS --report OUT", ""),
+    "pretrain": ("OUT", "pretrain ROWS --output OUT --model tiny --steps 1 --device cpu", ""),
+    "finetune": ("OUT", f"finetune sst2 DATA --checkpoint MODEL --output OUT {TINY}", ""),
     "features": ("WORK", "features MODEL TEXT --output OUT --device cpu", "--per text"),
-    "predict": ("WORK.tsv", "predict TASK_MODEL TEXT --output OUT.tsv --device cpu", ""),
-    "predict --official": (
-        "OUT",
-        "predict TASK_MODEL TEST --output OUT --official --device cpu",
-        "",
-    ),
+    "predict": ("WORK.tsv", "predict TASK TEXT --output OUT.tsv --device cpu", ""),
+    "predict --official": ("OUT", "predict TASK TEST --output OUT --official --device cpu", ""),
 }
 
 
@@ -68,20 +52,16 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ingest(
         [str(folder / "texts")], str(folder / "documents"), IngestConfig(), RunOptions(workers=1)
     )
-    write_instances(folder / "instances")
+    write_instances(folder / "rows")
     make_checkpoint(folder / "model")
     paths = {
-        name.upper(): str(folder / name)
-        for name in ("texts", "data", "documents", "instances", "model")
+        name.upper(): str(folder / name) for name in ("texts", "data", "documents", "rows", "model")
     }
     (folder / "test.tsv").write_text("index\tsentence\n0\ta good film\n")
-    paths |= {
-        "TEXT": str(folder / "text.txt"),
-        "TEST": str(folder / "test.tsv"),
-        "TASK_MODEL": str(folder / "task_model"),
-    }
+    paths |= {"TEXT": str(folder / "text.txt"), "TEST": str(folder / "test.tsv")}
+    paths["TASK"] = str(folder / "task")
     # 1 if it is no better than a constant answer, which its examples do not decide.
-    assert run(COMMANDS["finetune"][1], {**paths, "OUT": paths["TASK_MODEL"]}) in (0, 1)
+    assert run(COMMANDS["finetune"][1], {**paths, "OUT": paths["TASK"]}) in (0, 1)
     return paths
 
 
@@ -109,10 +89,8 @@ def test_a_second_start_is_refused(
             capsys.readouterr()
             assert run(start, paths) == 2
             reported = capsys.readouterr().err.splitlines()[-1]
-            assert (
-                reported.startswith("Error: Another process is writing ")
-                and paths["OUT"] in reported
-            )
+            assert reported.startswith("Error: Another process is writing ")
+            assert paths["OUT"] in reported
     # These instances do not pass the audit, and the model may be no better than a constant answer.
     may_fail = name in ("audit", "finetune")
     assert run(command, paths) in ((0, 1) if may_fail else (0,))
@@ -131,7 +109,7 @@ def _options(name: str) -> set[str]:
     [
         ("vocab", vocabulary_stage, "run_stage", "DOCUMENTS"),
         ("build", build_stage, "run_stage", "DOCUMENTS"),
-        ("pretrain", pretraining, "set_up", "INSTANCES"),
+        ("pretrain", pretraining, "set_up", "ROWS"),
     ],
 )
 def test_what_is_read_is_not_overwritten(

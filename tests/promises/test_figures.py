@@ -31,11 +31,8 @@ def table_after(path: Path, heading: str) -> list[list[str]]:
 MEASURED = table_after(PAGE, "# ")
 CITED = [
     pytest.param(row, id=f"{path.name}, {row[0]}")
-    for path, heading in (
-        (ROOT / "README.md", "## How fast"),
-        (ROOT / "docs/comparison.md", "## How fast"),
-    )
-    for row in table_after(path, heading)
+    for path in (ROOT / "README.md", ROOT / "docs/comparison.md")
+    for row in table_after(path, "## How fast")
 ]
 
 

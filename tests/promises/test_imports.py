@@ -11,32 +11,15 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = {
     f"pipeline.{name}"
     for name in (
-        "arrow",
-        "config",
-        "counters",
-        "encodings",
-        "errors",
-        "languages",
-        "manifests",
-        "memory",
-        "mixture",
-        "parsing",
-        "ragged",
-        "schemas",
-        "seeding",
-        "lazy",
-        "source_formats",
-        "data_card",
+        *("arrow", "config", "counters", "encodings", "errors", "languages", "manifests"),
+        *("memory", "mixture", "parsing", "ragged", "schemas", "seeding", "source_formats"),
+        *("lazy", "data_card"),
     )
 }
 STORAGE = CONTRACTS | {"pipeline.storage"}
 EXECUTION = STORAGE | {"pipeline.execution"}
 STAGES = {
-    "pipeline.text",
-    "pipeline.sources",
-    "pipeline.documents",
-    "pipeline.vocabulary",
-    "pipeline.instances",
+    f"pipeline.{name}" for name in ("text", "sources", "documents", "vocabulary", "instances")
 }
 # A package may import itself and these; a name covers the modules below it.
 ALLOWED = {
@@ -53,48 +36,25 @@ ALLOWED = {
     "pipeline.corpus": EXECUTION | STAGES,
     "model": STORAGE
     | {
-        "pipeline.sources.hub",
-        "pipeline.vocabulary.files",
-        "pipeline.vocabulary.tokenize",
-        "pipeline.vocabulary.vocabulary",
-        "pipeline.instances.masking",
-        "pipeline.instances.rows",
+        "pipeline.sources.hub", "pipeline.vocabulary.files", "pipeline.vocabulary.tokenize",
+        "pipeline.vocabulary.vocabulary", "pipeline.instances.masking", "pipeline.instances.rows",
     },
     "cli": {"pipeline", "model"},
-}
+}  # fmt: skip
 ENCODER = {
-    "model.checkpoint",
-    "model.config",
-    "model.encoders",
-    "model.copies",
-    "model.notices",
-    "model.tokenizer",
+    f"model.{name}"
+    for name in ("checkpoint", "config", "encoders", "copies", "notices", "tokenizer")
 }
 BELOW_LOOPS = ENCODER | {"model.training"}
+ALONE = ("config", "notices", "encoders", "copies", "tokenizer", "torch_file", "card")
 # The same inside `model`: what each of its modules and packages may import of the others.
 ALLOWED_IN_MODEL = {
-    "model.config": set[str](),
-    "model.notices": set[str](),
-    "model.encoders": set[str](),
+    **{f"model.{name}": set[str]() for name in ALONE},
     "model.training": {
-        "model.card",
-        "model.checkpoint",
-        "model.config",
-        "model.encoders.config",
-        "model.encoders.transfer",
-        "model.notices",
+        *("model.card", "model.checkpoint", "model.config", "model.notices"),
+        *("model.encoders.config", "model.encoders.transfer"),
     },
-    "model.copies": set[str](),
-    "model.tokenizer": set[str](),
-    "model.torch_file": set[str](),
-    "model.checkpoint": {
-        "model.encoders",
-        "model.copies",
-        "model.notices",
-        "model.tokenizer",
-        "model.torch_file",
-    },
-    "model.card": set[str](),
+    "model.checkpoint": ENCODER - {"model.checkpoint", "model.config"} | {"model.torch_file"},
     "model.export": {"model.card", "model.checkpoint", "model.config"},
     "model.tasks": BELOW_LOOPS,
     "model.minimal_pairs": BELOW_LOOPS | {"model.tasks.example_tables"},
@@ -104,12 +64,8 @@ ALLOWED_IN_MODEL = {
 }
 # The modules of `cli` that commands share; only `main` imports the commands themselves.
 SHARED_BY_COMMANDS = {
-    "cli.data_summary",
-    "cli.failures",
-    "cli.options",
-    "cli.output",
-    "cli.process",
-    "cli.progress",
+    f"cli.{name}"
+    for name in ("data_summary", "failures", "options", "output", "process", "progress")
 }
 
 

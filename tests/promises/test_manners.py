@@ -125,38 +125,21 @@ def run_make_corpus(folder: Path) -> None:
 
 DATA_LIBRARIES = ("pyarrow.parquet", "tokenizers", "sentencex")
 ON_BEAM = run_data_stages(1, "--direct_running_mode=in_memory")
+BEAM_LIBRARIES = tuple(
+    f"apache_beam.runners.{name}" for name in ("direct.direct_runner", "worker.operations")
+)
+LATE = ("tensorboard.summary.writer.record_writer", "sklearn.linear_model", "scipy.stats")
+ON_WORKERS = {f"{number} workers": Call(write_texts, run_data_stages(number)) for number in (1, 2)}
+IN_BEAM = {"stages": Call(write_texts, ON_BEAM), "make_corpus": Call(write_texts, run_make_corpus)}
+TRAINING = {"pretrain": Call(write_data, run_pretrain), "finetune": Call(write_task, run_finetune)}
 PROCESSES = {
-    "data stages": Process(
-        {
-            "one worker": Call(write_texts, run_data_stages(1)),
-            "two workers": Call(write_texts, run_data_stages(2)),
-        },
-        DATA_LIBRARIES,
-    ),
+    "data stages": Process(ON_WORKERS, DATA_LIBRARIES),
+    # DirectRunner imports its libraries when it runs its first pipeline. Beam draws from the global
+    # generator, for example to sample bundles.
     "Beam": Process(
-        {
-            "data stages": Call(write_texts, ON_BEAM),
-            "make_corpus": Call(write_texts, run_make_corpus),
-        },
-        # DirectRunner imports these when it runs its first pipeline.
-        (
-            *DATA_LIBRARIES,
-            "apache_beam.runners.direct.direct_runner",
-            "apache_beam.runners.worker.operations",
-        ),
-        # Beam draws from the global generator, for example to sample bundles.
-        may_change=("random",),
-        imports_beam=True,
+        IN_BEAM, (*DATA_LIBRARIES, *BEAM_LIBRARIES), may_change=("random",), imports_beam=True
     ),
-    "training": Process(
-        {"pretrain": Call(write_data, run_pretrain), "finetune": Call(write_task, run_finetune)},
-        (
-            "torch._dynamo",
-            "tensorboard.summary.writer.record_writer",
-            "sklearn.linear_model",
-            "scipy.stats",
-        ),
-    ),
+    "training": Process(TRAINING, ("torch._dynamo", *LATE)),
 }
 
 

@@ -238,32 +238,17 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the files of trials with a fault")
     options = parser.parse_args()
     # Imported once, before the processes of the trials are forked.
-    for name in (
-        "cli.main",
-        "pipeline.documents.pipeline",
-        "pipeline.vocabulary.pipeline",
-        "pipeline.instances.pipeline",
-    ):
+    stages = [f"pipeline.{stage}.pipeline" for stage in ("documents", "vocabulary", "instances")]
+    tuning = [f"model.finetuning.{name}" for name in ("finetune", "evaluate", "predict")]
+    loops = ["model.pretraining.pretrain", "model.features.features"]
+    for name in ("cli.main", *stages, *loops, *tuning):
         importlib.import_module(f"clozeworks.{name}")
-    for name in (
-        "pretraining.pretrain",
-        "finetuning.finetune",
-        "finetuning.evaluate",
-        "finetuning.predict",
-        "features.features",
-    ):
-        importlib.import_module(f"clozeworks.model.{name}")
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scratch = Path(tempfile.mkdtemp(prefix="torture-"))
     try:
-        torture = Torture(
-            scratch,
-            options.seed,
-            options.share,
-            options.match,
-            options.keep and options.keep.absolute(),
-        )
+        keep = options.keep and options.keep.absolute()
+        torture = Torture(scratch, options.seed, options.share, options.match, keep)
         for kind in options.only or kinds:
             getattr(torture, kind)()
     finally:

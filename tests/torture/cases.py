@@ -14,6 +14,10 @@ BOOKS = " ".join(
 INGEST = f"ingest FILE {BOOKS} --output out --min-characters 50 --workers 1 --max-bad 1"
 TINY = "--device cpu --epochs 0.2 --max-length 24 --learning-rates 1e-3"
 RESUME = command("pretrain", "run-half")
+VOCAB = "vocab documents --output out --size 300 --workers 1"
+BUILD = "build documents --vocab FILE --output out --workers 1"
+INGEST_HALF = command("ingest", "documents-half")
+RUN_TASK = f"--checkpoint run --output out {TINY}"
 MUTATIONS = {
     "dump.xml": ("sources/dump.xml", INGEST),
     "dump.xml.bz2": ("dump.xml.bz2", INGEST),
@@ -24,23 +28,11 @@ MUTATIONS = {
     "Parquet": ("rows.parquet", INGEST),
     "WikiExtractor": ("wiki_00", INGEST),
     "recipe": ("recipe.toml", "run FILE --output out"),
-    "documents: manifest": (
-        "documents/manifest.json",
-        "vocab documents --output out --size 300 --workers 1",
-    ),
-    "documents: shard": (
-        "documents/train-00001-of-00003.parquet",
-        "vocab documents --output out --size 300 --workers 1",
-    ),
-    "vocab: manifest": (
-        "vocab/manifest.json",
-        "build documents --vocab vocab --output out --workers 1",
-    ),
-    "vocab.txt": ("vocab/vocab.txt", "build documents --vocab FILE --output out --workers 1"),
-    "tokenizer.json": (
-        "vocab/tokenizer.json",
-        "build documents --vocab FILE --output out --workers 1",
-    ),
+    "documents: manifest": ("documents/manifest.json", VOCAB),
+    "documents: shard": ("documents/train-00001-of-00003.parquet", VOCAB),
+    "vocab: manifest": ("vocab/manifest.json", BUILD.replace("FILE", "vocab")),
+    "vocab.txt": ("vocab/vocab.txt", BUILD),
+    "tokenizer.json": ("vocab/tokenizer.json", BUILD),
     "instances: manifest": ("instances/manifest.json", "audit instances"),
     "instances: manifest, shown": ("instances/manifest.json", "show instances -n 1"),
     "instances: shard": ("instances/train-00000-of-00003.parquet", "audit instances"),
@@ -49,15 +41,9 @@ MUTATIONS = {
         command("pretrain", "out").replace("--steps 12", "--steps 2"),
     ),
     # The name of the work's folder depends on library versions.
-    "ingest: job": ("documents-half/.work/*/job.json", command("ingest", "documents-half")),
-    "ingest: plan": (
-        "documents-half/.work/*/gather/plan.json",
-        command("ingest", "documents-half"),
-    ),
-    "ingest: record": (
-        "documents-half/.work/*/scatter/00000.json",
-        command("ingest", "documents-half"),
-    ),
+    "ingest: job": ("documents-half/.work/*/job.json", INGEST_HALF),
+    "ingest: plan": ("documents-half/.work/*/gather/plan.json", INGEST_HALF),
+    "ingest: record": ("documents-half/.work/*/scatter/00000.json", INGEST_HALF),
     "run.json": ("run-half/run.json", RESUME),
     "metrics.csv": ("run-half/metrics.csv", RESUME),
     "state.json": ("run-half/checkpoints/step-0000008/training_state/state.json", RESUME),
@@ -73,12 +59,9 @@ MUTATIONS = {
     ),
     "finetune: summary.json": ("task/summary.json", "results task"),
     "features": ("features.parquet", command("features", "features.parquet")),
-    "table of a task": (
-        "word-order/train.tsv",
-        f"finetune classify word-order --checkpoint run --output out {TINY}",
-    ),
-    "SQuAD": ("squad/train.json", f"finetune squad squad --checkpoint run --output out {TINY}"),
-    "CoNLL": ("ner/train.txt", f"finetune ner ner --checkpoint run --output out {TINY}"),
+    "table of a task": ("word-order/train.tsv", f"finetune classify word-order {RUN_TASK}"),
+    "SQuAD": ("squad/train.json", f"finetune squad squad {RUN_TASK}"),
+    "CoNLL": ("ner/train.txt", f"finetune ner ner {RUN_TASK}"),
     "texts to predict": ("lines.txt", "predict task FILE --output out.jsonl --device cpu"),
 }
 
@@ -104,6 +87,7 @@ def _other_user() -> None:
 
 
 LONG = "x" * 300
+PRETRAIN = command("pretrain", "out")
 LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
     "name too long": (command("ingest", LONG), None),
     "name of a source too long": (f"ingest {LONG} --output out", None),
@@ -119,19 +103,13 @@ LIMITS: dict[str, tuple[str, Callable[[], None] | None]] = {
     "empty folder": ("ingest empty --output out", None),
     "missing documents": ("vocab nothing --output out", None),
     "folder as a file": ("predict task word-order --output out.jsonl", None),
-    "huge batch": (command("pretrain", "out") + " --batch-size 10000000", None),
-    "huge model": (command("pretrain", "out") + " --hidden-size 1000000 --num-heads 1", None),
+    "huge batch": (f"{PRETRAIN} --batch-size 10000000", None),
+    "huge model": (f"{PRETRAIN} --hidden-size 1000000 --num-heads 1", None),
     "full output of show": ("show instances", _full_output),
     "full output of results": ("results task", _full_output),
     "full output of evaluate": ("evaluate run instances --device cpu", _full_output),
     "full output of a stage": (command("vocab", "out"), _full_output),
     "little memory, ingest": (command("ingest", "out"), lambda: _small_memory(6 << 20)),
-    "little memory, pretrain": (
-        command("pretrain", "out") + " --model small",
-        lambda: _small_memory(24 << 20),
-    ),
-    "few open files, pretrain": (
-        command("pretrain", "out"),
-        lambda: limit(resource.RLIMIT_NOFILE, 8),
-    ),
+    "little memory, pretrain": (f"{PRETRAIN} --model small", lambda: _small_memory(24 << 20)),
+    "few open files, pretrain": (PRETRAIN, lambda: limit(resource.RLIMIT_NOFILE, 8)),
 }

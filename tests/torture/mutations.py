@@ -9,16 +9,9 @@ NUMBERS = (-1, 0, 1 << 70, 1e308, float("nan"))
 TEXTS = ("", "../x", "\0", "9", "x" * 10_000)
 HOSTILE = (None, True, *NUMBERS, *TEXTS, [], {}, [[]], {"a": {}})
 WHOLE = (
-    b"",
-    b"\xff\xfe",
-    b"\x00" * 64,
-    b"[" * 100_000,
-    b'{"a":' * 100_000,
-    b"NaN",
-    b"[NaN]",
-    b"9" * 5000,
-    b"\n" * 9,
-)
+    b"", b"\xff\xfe", b"\x00" * 64, b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b"[NaN]",
+    b"9" * 5000, b"\n" * 9,
+)  # fmt: skip
 INSERTED = [bytes([byte]) for byte in b'\x00\r\n\xff"<[]{}\\-,'] + [b"nan", b"1e999", b"../"]
 
 
@@ -59,13 +52,8 @@ def _parsed(content: bytes) -> Any:
 
 def changed(value: Any, rng: random.Random) -> Iterator[Any]:
     """Yield JSON with each of its fields missing, and with each of them of a few other kinds."""
-    items = list(
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    values = value if isinstance(value, list) else []
+    items = list(value.items() if isinstance(value, dict) else enumerate(values))
     for key, item in items[:200]:
         if isinstance(value, dict):
             yield {name: kept for name, kept in value.items() if name != key}

@@ -45,11 +45,8 @@ class Outcome:
             return f"memory: {self.peak_bytes >> 20} MB"
         if self.exit_code not in (0, 1, 2):
             return f"exit code {self.exit_code}"
-        if (
-            self.exit_code
-            and not any(line.startswith("Error: ") for line in lines)
-            and not self.output
-        ):
+        says_why = any(line.startswith("Error: ") for line in lines)
+        if self.exit_code and not says_why and not self.output:
             return "no message"
         return ""
 
@@ -143,14 +140,10 @@ def count_events(events: tuple[str, ...], path: Path) -> Callable[[], None]:
 def _watch(events: tuple[str, ...], part: str, act: Callable[[], None]) -> None:
     def watch(event: str, arguments: tuple) -> None:
         if event in events:
-            paths = [
-                os.fsdecode(path)
-                for path in arguments[:2]
-                if isinstance(path, str | bytes | os.PathLike)
-            ]
-            if part in "\0".join(paths) and not any(
-                path.startswith(SYSTEM_FOLDERS) for path in paths
-            ):
+            given = (path for path in arguments[:2] if isinstance(path, str | bytes | os.PathLike))
+            paths = [os.fsdecode(path) for path in given]
+            of_the_system = any(path.startswith(SYSTEM_FOLDERS) for path in paths)
+            if part in "\0".join(paths) and not of_the_system:
                 act()
 
     sys.addaudithook(watch)

@@ -4,7 +4,6 @@ import bz2
 import gzip
 import hashlib
 import json
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -55,16 +54,11 @@ def make_world(folder: Path) -> None:
         outcome = run(folder, command(stage, output).split())
         if not outcome.is_done:
             raise RuntimeError(f"{stage}: {outcome}")
+    second_run = "learning-rate-0.002-batch-size-8-epochs-2-seed-0/summary.json"
     halves = {
         "ingest": ("documents-half", "/gather/", 3),
         "pretrain": ("run-half", "step-0000012", 1),
-    }
-    halves |= {
-        "finetune": (
-            "task-half",
-            "learning-rate-0.002-batch-size-8-epochs-2-seed-0/summary.json",
-            1,
-        )
+        "finetune": ("task-half", second_run, 1),
     }
     for stage, (output, path, number) in halves.items():
         outcome = run(folder, command(stage, output).split(), kill_at(("os.rename",), number, path))
@@ -88,12 +82,10 @@ def _write_sources(folder: Path) -> None:
     for number, text in enumerate(texts):
         (sources / f"book-{number}.txt").write_text(text)
     header, footer = (
-        "*** START OF THE PROJECT GUTENBERG EBOOK {} ***",
-        "*** END OF THE PROJECT GUTENBERG EBOOK {} ***",
+        f"*** {word} OF THE PROJECT GUTENBERG EBOOK A ***" for word in ("START", "END")
     )
-    (folder / "gutenberg.txt").write_text(
-        f"Title: A\n\n{header.format('A')}\n\n{texts[0]}\n\n{footer.format('A')}\n\nEnd\n"
-    )
+    gutenberg = f"Title: A\n\n{header}\n\n{texts[0]}\n\n{footer}\n\nEnd\n"
+    (folder / "gutenberg.txt").write_text(gutenberg)
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(texts))
     )
@@ -125,12 +117,8 @@ def _write_tasks(folder: Path) -> None:
     questions = [
         {"id": str(i), "question": f"Where is house {i}?", "answers": [answer]} for i in range(8)
     ]
-    articles = [
-        {
-            "title": "A",
-            "paragraphs": [{"context": "It lies in London, on the river.", "qas": questions}],
-        }
-    ]
+    paragraphs = [{"context": "It lies in London, on the river.", "qas": questions}]
+    articles = [{"title": "A", "paragraphs": paragraphs}]
     (folder / "ner").mkdir()
     words = "".join("Mr. O\nDickens B-PER\nlived O\nin O\nLondon B-LOC\n. O\n\n" for _ in range(8))
     for split in ("train", "dev"):
@@ -150,11 +138,8 @@ def digest(path: Path) -> str:
     """Return one digest of all files at and below `path`, without times."""
     sha = hashlib.sha256()
     for file in sorted([path] if path.is_file() else path.rglob("*")):
-        if (
-            file.is_file()
-            and file.name not in ("timings.json", "speed.csv")
-            and "logs" not in file.parts
-        ):
+        of_the_machine = file.name in ("timings.json", "speed.csv") or "logs" in file.parts
+        if file.is_file() and not of_the_machine:
             sha.update(f"{file.relative_to(path.parent).as_posix().partition('/')[2]}\0".encode())
             sha.update(_without_times(file))
     return sha.hexdigest()
@@ -178,8 +163,5 @@ def copy_world(world: Path, folder: Path) -> None:
 
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
-    return [
-        name
-        for name in names
-        if not (os.path.isfile(path := os.path.join(folder, name)) or os.path.isdir(path))
-    ]
+    paths = {name: Path(folder, name) for name in names}
+    return [name for name, path in paths.items() if not (path.is_file() or path.is_dir())]

@@ -28,12 +28,8 @@ from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.hub_server import served
 
 TEXTS = [
-    "the films was very-good",
-    "",
-    "b",
-    "bad dull . ! unknownword",
-    "a book is not [SEP] good",
-] * 3
+    "the films was very-good", "", "b", "bad dull . ! unknownword", "a book is not [SEP] good",
+] * 3  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -160,32 +156,20 @@ def test_a_data_set_is_read_as_the_file_of_its_split_is(checkpoint, tmp_path, mo
 @pytest.mark.slow
 def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
     for number in (0, 1):
-        lines = "".join(
-            json.dumps({"text": text}) + "\n" for text in TEXTS[5 * number : 5 * number + 5]
-        )
+        part = TEXTS[5 * number : 5 * number + 5]
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in part)
         path = tmp_path / "hub" / "owner" / "texts" / f"test-0000{number}-of-00002.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(lines)
     home = tmp_path / "home"
-    command = [
-        sys.executable,
-        "-m",
-        "clozeworks.cli.main",
-        "features",
-        str(checkpoint),
-        "hf:owner/texts:test",
-    ]
+    command = [sys.executable, "-m", "clozeworks.cli.main", "features", str(checkpoint)]
+    command += ["hf:owner/texts:test", "--output", "a.parquet", "--per", "text"]
+    environment = {**os.environ, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"}
     with served(tmp_path / "hub") as endpoint:
-        environment = {
-            **os.environ,
-            "HF_ENDPOINT": endpoint,
-            "HF_HOME": str(home),
-            "NO_PROXY": "127.0.0.1",
-        }
+        environment["HF_ENDPOINT"] = endpoint
         ended = subprocess.run(
-            [*command, "--output", "a.parquet", "--per", "text"],
-            env=environment, capture_output=True, text=True, cwd=tmp_path,
-        )  # fmt: skip
+            command, env=environment, capture_output=True, text=True, cwd=tmp_path
+        )
     assert ended.returncode == 0, ended.stderr
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS[:10]))
     expected = extract(checkpoint, tmp_path / "texts.txt", tmp_path / "b.parquet", per="text")
@@ -263,13 +247,8 @@ def test_no_batch_has_more_tokens_than_asked_for(checkpoint, monkeypatch):
 
 def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
     arguments = [
-        str(checkpoint),
-        str(texts),
-        "--output",
-        str(tmp_path / "a.parquet"),
-        "--layers",
-        "-1,-2",
-    ]
+        str(checkpoint), str(texts), "--output", str(tmp_path / "a.parquet"), "--layers", "-1,-2",
+    ]  # fmt: skip
     ended = CliRunner().invoke(command, [*arguments, "--per", "word"])
     assert ended.exit_code == 0, ended.output
     assert pq.read_schema(tmp_path / "a.parquet").field("layer_2").type.list_size == 32

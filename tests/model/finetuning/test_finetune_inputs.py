@@ -79,12 +79,8 @@ def test_what_to_do_about_degenerate_runs_is_said_each_time(checkpoint, tmp_path
 def test_both_dev_sets_of_mnli_are_measured(checkpoint, tmp_path):
     header, labels = "sentence1\tsentence2\tgold_label", ["neutral", "entailment", "contradiction"]
     sizes = {
-        "train": 12,
-        "dev_matched": 6,
-        "dev_mismatched": 9,
-        "test_matched": 4,
-        "test_mismatched": 5,
-    }
+        "train": 12, "dev_matched": 6, "dev_mismatched": 9, "test_matched": 4, "test_mismatched": 5,
+    }  # fmt: skip
     for name, size in sizes.items():
         rows = [(f"a {index}", "b", labels[index % 3]) for index in range(size)]
         write_table(tmp_path / "data" / f"{name}.tsv", rows, header)
@@ -243,15 +239,11 @@ def test_the_closing_table_counts_in_whole_numbers(checkpoint, data, tmp_path, c
 
 def test_the_closing_table_of_squad_2_shows_what_matters(checkpoint, tmp_path, capsys):
     answer = {"text": "good", "answer_start": 4}
-    questions = [
-        {
-            "id": str(index),
-            "question": "film ?",
-            "answers": [answer] * (index % 2),
-            "is_impossible": index % 2 == 0,
-        }
-        for index in range(8)
+    answers = [
+        {"answers": [], "is_impossible": True},
+        {"answers": [answer], "is_impossible": False},
     ]
+    questions = [{"id": str(n), "question": "film ?", **answers[n % 2]} for n in range(8)]
     article = {"title": "t", "paragraphs": [{"context": "was good .", "qas": questions}]}
     for name in ("train", "dev"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))

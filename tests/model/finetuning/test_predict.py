@@ -80,26 +80,16 @@ def test_predictions_in_each_form_say_the_same(trained, tmp_path):
 
 
 def test_a_table_of_predictions_is_one_that_finetune_reads(tmp_path):
-    answers = [
-        {
-            "label": 'a "b"\t\nc',
-            "start": None,
-            "tags": ['"'],
-            "probabilities": {"label": 0.25, 'a "b"\t\nc': 1.0},
-        }
-    ]
+    label, probabilities = 'a "b"\t\nc', {"label": 0.25, 'a "b"\t\nc': 1.0}
+    answers = [{"label": label, "start": None, "tags": ['"'], "probabilities": probabilities}]
     for suffix, text in ((".tsv", 'a "b"  c'), (".csv", 'a "b"\t\nc')):
         path = tmp_path / f"out{suffix}"
         with path.open("w", newline="") as file:
             write_answers(file, answers, suffix)
         (row,) = read_rows(path)
         assert row.values == {
-            "label": text,
-            "start": "",
-            "tags": '["\\""]',
-            "p(label)": "0.25",
-            text: "1",
-        }
+            "label": text, "start": "", "tags": '["\\""]', "p(label)": "0.25", text: "1",
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -258,20 +248,12 @@ def test_evaluate_names_data_and_models_that_do_not_belong_together(
     trained, checkpoint, data, tmp_path
 ):
     pairs = write_table(tmp_path / "pairs.tsv", [("a", "b", "1")], "sentence1\tsentence2\tlabel")
+    named, odd = "there is no column", [("a", "good"), ("a", "bad")]
     for file, message in [
-        (
-            pairs,
-            r"pairs\.tsv, line 2: there is no column sentence, only sentence1, sentence2, label",
-        ),
+        (pairs, rf"pairs\.tsv, line 2: {named} sentence, only sentence1, sentence2, label"),
         (write_table(tmp_path / "empty.tsv", []), r"empty\.tsv contains no rows"),
-        (
-            write_table(tmp_path / "bare.tsv", [("a",)], "sentence"),
-            r"bare\.tsv, line 2: there is no column label",
-        ),
-        (
-            write_table(tmp_path / "odd.tsv", [("a", "good"), ("a", "bad")]),
-            r"odd\.tsv, line 2: the label 'good'",
-        ),
+        (write_table(tmp_path / "bare.tsv", [("a",)], "sentence"), rf"line 2: {named} label"),
+        (write_table(tmp_path / "odd.tsv", odd), r"odd\.tsv, line 2: the label 'good'"),
     ]:
         with pytest.raises(UserError, match=message):
             evaluate_task(trained[0], file, "cpu")

@@ -123,14 +123,9 @@ def test_ranks_without_a_row_count_nothing(checkpoint):
 def test_two_processes_equal_one(checkpoint, tmp_path, monkeypatch):
     data = write_data(tmp_path)
     options: dict[str, Any] = {
-        "batch_size": 8,
-        "epochs": 2,
-        "learning_rates": (1e-3,),
-        "dropout": 0.0,
-        "device": "cpu",
-        "micro_batch_size": 3,
-        "max_length": 24,
-    }
+        "batch_size": 8, "epochs": 2, "learning_rates": (1e-3,), "dropout": 0.0, "device": "cpu",
+        "micro_batch_size": 3, "max_length": 24,
+    }  # fmt: skip
     config = FinetuneConfig(**options)
     one = finetune("sst2", data, checkpoint, tmp_path / "one", config)
     code = (

@@ -12,30 +12,16 @@ from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Task
 from huggingface_hub import ModelCard
 
+BEST = {
+    **{"learning_rate": 3e-5, "batch_size": 32, "epochs": 3.0, "seed": 2, "tuned": {}},
+    "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873},
+}
 SUMMARY: Any = {
-    "status": "finished",
-    "task": "mrpc",
-    "metric": "f1",
-    "best": {
-        "learning_rate": 3e-5,
-        "batch_size": 32,
-        "epochs": 3.0,
-        "seed": 2,
-        "tuned": {},
-        "scores": {"f1": 0.88, "matthews": 0.5, "total": 11873},
-    },
-    "median": 0.8,
-    "lowest": 0.8,
-    "highest": 0.8,
-    "runs": 4,
-    "degenerate_runs": 0,
-    "baseline": {"f1": 0.8122},
-    "word_baseline": {},
-    "train_examples": 3667,
-    "dev_examples": 408,
-    "train_examples_cut": 0,
-    "dev_examples_cut": 0,
-    "held_out": False,
+    **{"status": "finished", "task": "mrpc", "metric": "f1", "best": BEST, "runs": 4},
+    **dict.fromkeys(("median", "lowest", "highest"), 0.8),
+    **dict.fromkeys(("degenerate_runs", "train_examples_cut", "dev_examples_cut"), 0),
+    **{"baseline": {"f1": 0.8122}, "word_baseline": {}, "held_out": False},
+    **{"train_examples": 3667, "dev_examples": 408},
 }
 
 
@@ -50,13 +36,9 @@ def card_of(
     if scores:
         summary["best"] = {**SUMMARY["best"], "scores": scores}
     card = task_card(
-        task=task,
-        data=data,
-        checkpoint="run",
-        languages=["en"],
-        summary=cast(FinetuneSummary, summary),
-        shape=shape or ModelConfig(),
-    )
+        task=task, data=data, checkpoint="run", languages=["en"],
+        summary=cast(FinetuneSummary, summary), shape=shape or ModelConfig(),
+    )  # fmt: skip
     return ModelCard(card)
 
 

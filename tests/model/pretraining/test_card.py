@@ -37,16 +37,9 @@ MANIFEST = make_manifest(
     languages={"en": 2, "lt": 1, "und": 4},
 )
 SUMMARY: Summary = {
-    "status": "finished",
-    "parameters": 9,
-    "step": 2000,
-    "rows": 5,
-    "tokens": 6,
-    "initial": {"loss": 9.0},
-    "final": {"loss": 2.5},
-    "best": None,
-    "validation_rows": 300,
-}
+    "status": "finished", "parameters": 9, "step": 2000, "rows": 5, "tokens": 6,
+    "initial": {"loss": 9.0}, "final": {"loss": 2.5}, "best": None, "validation_rows": 300,
+}  # fmt: skip
 SHAPE = ModelConfig()
 
 

@@ -46,14 +46,8 @@ def plain(row: Any) -> tuple:
     predicted = row["labels"] != -100
     ids = torch.where(predicted, row["labels"], row["input_ids"]).tolist()
     starts = row["token_type_ids"].nonzero()[0].item()
-    return (
-        *ids,
-        -1,
-        *predicted.nonzero().squeeze(1).tolist(),
-        -1,
-        row["next_sentence_label"],
-        starts,
-    )
+    positions = predicted.nonzero().squeeze(1).tolist()
+    return (*ids, -1, *positions, -1, row["next_sentence_label"], starts)
 
 
 def test_rows_come_in_the_order_of_pretrain_epoch_after_epoch(instances):
@@ -116,18 +110,8 @@ class StateOfWorker:
 def test_each_worker_saves_and_loads_its_own_state(instances):
     def loaded(states: list[dict[str, Any]] | None, num_batches: int) -> list[Any]:
         dataset, worker = InstanceDataset(instances, batch_size=8, seed=2), StateOfWorker(states)
-        return list(
-            islice(
-                DataLoader(
-                    dataset,
-                    8,
-                    collate_fn=worker.collate,
-                    num_workers=2,
-                    worker_init_fn=worker.start,
-                ),
-                num_batches,
-            )
-        )
+        options = {"collate_fn": worker.collate, "worker_init_fn": worker.start}
+        return list(islice(DataLoader(dataset, 8, num_workers=2, **options), num_batches))
 
     expected = batches(InstanceDataset(instances, batch_size=8, seed=2), 14)
     used = loaded(None, 6)

@@ -21,14 +21,9 @@ pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate"
 STEPS, WARMUP, ROWS = 6, 2, 8
 SHAPE: dict[str, Any] = {"num_layers": 2, "hidden_size": 32, "num_heads": 2}
 CONFIG = PretrainConfig(
-    **SHAPE,
-    steps=STEPS,
-    batch_size=ROWS,
-    warmup_steps=WARMUP,
-    learning_rate=1e-3,
-    dropout=0.0,
+    **SHAPE, steps=STEPS, batch_size=ROWS, warmup_steps=WARMUP, learning_rate=1e-3, dropout=0.0,
     seed=1,
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +46,10 @@ def trainer(
     dataset = InstanceDataset(instances, batch_size=ROWS, seed=CONFIG.seed)
     dataset.load_state_dict(dataset.state_dict(num_batches=first_batch))
     arguments = transformers.TrainingArguments(
-        str(output),
-        max_steps=STEPS,
-        per_device_train_batch_size=ROWS,
-        learning_rate=CONFIG.learning_rate,
-        weight_decay=0.01,
-        adam_epsilon=1e-6,
-        logging_steps=1,
-        save_steps=3,
-        use_cpu=True,
-        report_to=[],
-        disable_tqdm=True,
-        **more,
-    )
+        str(output), max_steps=STEPS, per_device_train_batch_size=ROWS,
+        learning_rate=CONFIG.learning_rate, weight_decay=0.01, adam_epsilon=1e-6, logging_steps=1,
+        save_steps=3, use_cpu=True, report_to=[], disable_tqdm=True, **more,
+    )  # fmt: skip
     trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)
     # As in docs/api.md.
     optimizer = trained.create_optimizer()

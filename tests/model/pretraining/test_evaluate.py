@@ -70,24 +70,17 @@ def test_metrics_equal_those_of_transformers_row_by_row(run, instances):
     labels = Counter(row["next_sentence_label"] for row in rows)
     shares = [count / tokens.total() for count in tokens.values()]
     label_shares = [count / labels.total() for count in labels.values()]
-    assert evaluate(run, instances) == pytest.approx(
-        {
-            "rows": len(rows),
-            "baseline_mlm_loss": entropy(shares),
-            "baseline_mlm_accuracy": max(shares),
-            "baseline_perplexity": math.exp(entropy(shares)),
-            "baseline_nsp_loss": entropy(label_shares),
-            "baseline_nsp_accuracy": max(label_shares),
-            "loss": mlm_loss + nsp_loss,
-            "mlm_loss": mlm_loss,
-            "mlm_accuracy": right / len(log_losses),
-            "perplexity": math.exp(mlm_loss),
-            "nsp_loss": nsp_loss,
-            "nsp_accuracy": nsp_right / len(rows),
-        },
-        abs=1e-5,
-        rel=1e-5,
-    )
+    figures = {
+        "baseline_mlm_loss": entropy(shares),
+        "baseline_mlm_accuracy": max(shares),
+        "baseline_perplexity": math.exp(entropy(shares)),
+        "baseline_nsp_loss": entropy(label_shares),
+        "baseline_nsp_accuracy": max(label_shares),
+        **{"loss": mlm_loss + nsp_loss, "mlm_loss": mlm_loss, "nsp_loss": nsp_loss},
+        **{"mlm_accuracy": right / len(log_losses), "nsp_accuracy": nsp_right / len(rows)},
+        **{"perplexity": math.exp(mlm_loss), "rows": len(rows)},
+    }
+    assert evaluate(run, instances) == pytest.approx(figures, abs=1e-5, rel=1e-5)
 
 
 def test_without_pairs_no_next_sentence_is_measured(run, instances, tmp_path):

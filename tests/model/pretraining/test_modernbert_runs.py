@@ -167,16 +167,11 @@ def test_a_published_model_is_taken_as_a_checkpoint(published, instances, tmp_pa
 @pytest.mark.slow
 def test_a_fine_tuned_modernbert_is_a_hugging_face_model(tmp_path):
     bert = make_checkpoint(tmp_path / "bert")
-    shape = ModernBertConfig(
-        **{
-            **ModernBertConfig.vocabulary_fields(Checkpoint.open(bert).shape.vocab_size, 0, 2, 3),
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 64,
-            "max_position_embeddings": 64,
-        }
-    )
+    size = Checkpoint.open(bert).shape.vocab_size
+    fields: dict[str, Any] = ModernBertConfig.vocabulary_fields(size, 0, 2, 3)
+    fields |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    fields |= {"intermediate_size": 64, "max_position_embeddings": 64}
+    shape = ModernBertConfig(**fields)
     transformers.ModernBertForMaskedLM(
         transformers.ModernBertConfig(**shape.to_hf())
     ).save_pretrained(bert)

@@ -33,12 +33,8 @@ UNCASED, CASED = (
 )
 TINY: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "num_heads": 2}
 SHORT: dict[str, Any] = {
-    "batch_size": 20,
-    "learning_rate": 5e-3,
-    "dropout": 0.0,
-    "device": "cpu",
-    "precision": "fp32",
-}
+    "batch_size": 20, "learning_rate": 5e-3, "dropout": 0.0, "device": "cpu", "precision": "fp32",
+}  # fmt: skip
 
 
 def vocabulary(*tokens: str, normalization: Normalization = UNCASED) -> Vocabulary:

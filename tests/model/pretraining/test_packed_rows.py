@@ -24,7 +24,6 @@ from clozeworks.model.pretraining.data import mask_anew, open_instances, read_sp
 from clozeworks.model.pretraining.dataset import InstanceDataset, collate
 from clozeworks.model.pretraining.evaluate import batch_sums
 from clozeworks.model.pretraining.pretrain import pretrain
-from clozeworks.model.pretraining.sequence import RowSequence
 from clozeworks.pipeline.config import BuildConfig
 from clozeworks.pipeline.errors import UserError
 from clozeworks.pipeline.instances.rows import Rows, select, sequences
@@ -56,13 +55,9 @@ def make_sequence(rng: np.random.Generator, length: int) -> tuple[list[int], lis
 
 def make_row(rng: np.random.Generator, number: int, duplicate: int) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "input_ids": [],
-        "sequence_starts": [],
-        "documents": [],
-        "masked_lm_positions": [],
-        "masked_lm_ids": [],
-        "duplicate": duplicate,
-    }
+        "input_ids": [], "sequence_starts": [], "documents": [], "masked_lm_positions": [],
+        "masked_lm_ids": [], "duplicate": duplicate,
+    }  # fmt: skip
     while True:
         length = int(rng.integers(3, 250))
         start = len(row["input_ids"])
@@ -146,19 +141,6 @@ def test_rows_are_taken_apart_into_their_documents(rows: Rows, stored: list[dict
     assert as_sequences(taken) == expected_sequences([stored[index] for index in chosen])
 
 
-def test_the_sequence_of_rows_reads_masks_and_locates_them(instances: str):
-    directory = open_instances(instances)
-    assert directory.is_packed
-    num_rows = directory.num_rows
-    sequence = RowSequence(directory, 3)
-    epoch = sequence.rows(0, num_rows)
-    assert sorted(as_sequences(sequences(epoch))) == sorted(
-        as_sequences(sequences(read_split(directory)))
-    )
-    again = RowSequence(directory, 3).rows(7, 30)
-    assert again.input_ids.tolist() == select(epoch, np.arange(7, 30)).input_ids.tolist()
-
-
 def test_new_masks_keep_the_documents_apart(rows: Rows, instances: str):
     config = BuildConfig(max_length=MAX_LENGTH, pairing="none")
     rates = np.linspace(0.1, 0.4, len(rows))
@@ -172,15 +154,10 @@ def test_new_masks_keep_the_documents_apart(rows: Rows, instances: str):
 
 
 SHAPE = ModelConfig(
-    vocab_size=VOCAB_SIZE,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=48,
-    max_position_embeddings=MAX_LENGTH,
-    hidden_dropout_prob=0.0,
+    vocab_size=VOCAB_SIZE, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+    intermediate_size=48, max_position_embeddings=MAX_LENGTH, hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
-)
+)  # fmt: skip
 
 
 def loss_sums(model: BertForPreTraining, parts: list[PretrainBatch]) -> torch.Tensor:
@@ -220,9 +197,8 @@ def test_the_data_set_tells_where_documents_start(instances: str, stored: list[d
     # A loader may hand rows from one process to another, one by one.
     for item in items[:2]:
         copy = pickle.loads(pickle.dumps(item))
-        assert {name: copy[name].tolist() for name in copy} == {
-            name: item[name].tolist() for name in item
-        }
+        assert copy.keys() == item.keys()
+        assert all(copy[name].tolist() == item[name].tolist() for name in item)
 
 
 def varlen_attention(
@@ -240,30 +216,18 @@ def varlen_attention(
         if window is not None:  # FlashAttention's is exclusive
             at = torch.arange(stop - start)
             near = (at[:, None] - at).abs() < window
-        part = slice(start, stop)
-        outputs.append(
-            F.scaled_dot_product_attention(
-                query[:, :, part],
-                key[:, :, part],
-                value[:, :, part],
-                near,
-                scale=arguments["scaling"],
-            )
-        )
+        inputs = (tensor[:, :, start:stop] for tensor in (query, key, value))
+        scale = arguments["scaling"]
+        outputs.append(F.scaled_dot_product_attention(*inputs, near, scale=scale))
     return torch.cat(outputs, 2).transpose(1, 2), None
 
 
 def their_model(kind: str, attention: str) -> Any:
     shape: dict[str, Any] = {
-        "vocab_size": VOCAB_SIZE,
-        "hidden_size": 32,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": MAX_LENGTH,
-        "pad_token_id": 0,
-        "attn_implementation": attention,
-    }
+        "vocab_size": VOCAB_SIZE, "hidden_size": 32, "num_hidden_layers": 3,
+        "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": MAX_LENGTH,
+        "pad_token_id": 0, "attn_implementation": attention,
+    }  # fmt: skip
     torch.manual_seed(0)
     if kind == "bert":
         return transformers.BertForPreTraining(transformers.BertConfig(**shape)).eval()
@@ -318,21 +282,11 @@ def test_no_document_sees_another_in_a_model_of_transformers(
 
 
 SHORT: dict[str, Any] = {
-    "model": "tiny",
-    "num_layers": 2,
-    "hidden_size": 32,
-    "num_heads": 2,
-    "steps": 6,
-    "batch_size": 4,
-    "learning_rate": 2e-3,
-    "checkpoint_every": 2,
-    "evaluate_every": 3,
-    "objective": "mlm",
-    "dynamic_masking": "token",
-    "mask_rate": (0.3, 0.15),
-    "schedule": "constant-with-decay",
-    "decay_share": 0.5,
-}
+    "model": "tiny", "num_layers": 2, "hidden_size": 32, "num_heads": 2, "steps": 6,
+    "batch_size": 4, "learning_rate": 2e-3, "checkpoint_every": 2, "evaluate_every": 3,
+    "objective": "mlm", "dynamic_masking": "token", "mask_rate": (0.3, 0.15),
+    "schedule": "constant-with-decay", "decay_share": 0.5,
+}  # fmt: skip
 
 
 def same_weights(one: Path, two: Path) -> bool:

@@ -69,9 +69,6 @@ def data(tmp_path_factory) -> Path:
     return folder
 
 
-# Entities
-# --------------------------------------------------------------------------------
-
 TAGS = st.lists(
     st.sampled_from(["O", "O", *(f"{p}-{t}" for p in "BIES" for t in ("per", "loc"))]), max_size=12
 )
@@ -104,10 +101,6 @@ def test_scores_are_those_of_conlleval(drawn):
     ]
     ours = entity_scores(map(entities, predicted), map(entities, gold))
     assert ours == pytest.approx(conlleval.scores(gold, predicted), abs=1e-12)
-
-
-# Columns
-# --------------------------------------------------------------------------------
 
 
 def test_four_columns_with_documents_and_two_without(tmp_path):
@@ -189,10 +182,6 @@ def test_the_files_of_conll_2003_and_wnut_are_known_by_their_names(tmp_path):
     }
 
 
-# Rows
-# --------------------------------------------------------------------------------
-
-
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
 def test_windows_are_full_and_each_token_counts_where_it_has_most_context(
     before, length, after, size
@@ -254,10 +243,6 @@ def test_targets_are_at_first_tokens_in_bio_whatever_the_scheme(checkpoint):
     assert task.encode([task.parse_line("", "line 1")], TextTokenizer(checkpoint)) == []
 
 
-# Models
-# --------------------------------------------------------------------------------
-
-
 def some_features(checkpoint: Path, task: EntityRecognition) -> list:
     lines = ["the film was b c", "d books", "very-good film films and b"]
     return task.encode([task.parse_line(line, "") for line in lines], TextTokenizer(checkpoint))
@@ -274,10 +259,6 @@ def test_logits_loss_and_gradients_equal_transformers(checkpoint):
     real = batch.attention_mask_BL
     torch.testing.assert_close(logits[real], expected.logits[real], rtol=0, atol=1e-5)
     check_learning(ours, ours.loss(logits, batch), theirs, expected.loss)
-
-
-# End to end
-# --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

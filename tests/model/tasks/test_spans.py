@@ -24,21 +24,15 @@ SPANS = [(0, 3, "PER"), (5, 14, "LOC"), (20, 27, "PER")]
 TAGS = ("B-PER", "O", "B-LOC", "O", "O", "B-PER", "I-PER", "O")
 LISTS: list[list[Any]] = [list(span) for span in SPANS]
 OBJECTS = [{"start": start, "end": end, "label": label} for start, end, label in SPANS]
+OFFSETS = [
+    {"id": 1, "start_offset": start, "end_offset": end, "label": label}
+    for start, end, label in SPANS
+]
+TOKENS = [{"text": "Ana", "start": 0, "end": 3, "id": 0, "ws": True}]
 FORMS: dict[str, dict[str, Any]] = {
     "doccano": {"id": 7, "text": TEXT, "label": LISTS},
-    "doccano with relations": {
-        "text": TEXT,
-        "entities": [
-            {"id": 1, "start_offset": start, "end_offset": end, "label": label}
-            for start, end, label in SPANS
-        ],
-    },
-    "prodigy": {
-        "text": TEXT,
-        "tokens": [{"text": "Ana", "start": 0, "end": 3, "id": 0, "ws": True}],
-        "spans": OBJECTS,
-        "answer": "accept",
-    },
+    "doccano with relations": {"text": TEXT, "entities": OFFSETS},
+    "prodigy": {"text": TEXT, "tokens": TOKENS, "spans": OBJECTS, "answer": "accept"},
     "spacy": {"text": TEXT, "entities": LISTS},
 }
 

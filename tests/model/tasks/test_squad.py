@@ -94,20 +94,10 @@ def test_tau_is_tuned_on_dev_kept_and_used():
     features, examples, outputs = two_questions()
     task = Squad(version="2.0")
     assert task.scores(outputs, features, examples) == {
-        "best_f1": 100.0,
-        "best_f1_thresh": -2.0,
-        "best_exact": 100.0,
-        "best_exact_thresh": -2.0,
-        "exact": 50.0,
-        "f1": 50.0,
-        "total": 2,
-        "HasAns_exact": 100.0,
-        "HasAns_f1": 100.0,
-        "HasAns_total": 1,
-        "NoAns_exact": 0.0,
-        "NoAns_f1": 0.0,
-        "NoAns_total": 1,
-    }
+        "best_f1": 100.0, "best_f1_thresh": -2.0, "best_exact": 100.0, "best_exact_thresh": -2.0,
+        "exact": 50.0, "f1": 50.0, "total": 2, "HasAns_exact": 100.0, "HasAns_f1": 100.0,
+        "HasAns_total": 1, "NoAns_exact": 0.0, "NoAns_f1": 0.0, "NoAns_total": 1,
+    }  # fmt: skip
     tuned = restore_task(json.loads(json.dumps(task.tuned(outputs, features, examples).settings())))
     assert isinstance(tuned, Squad)
     assert tuned.tau == 2.0

@@ -147,12 +147,8 @@ def test_a_token_is_an_answers_start_only_in_the_window_with_most_context():
     prediction = predict_answer([first, second], "p q r s", 3)
     best = prediction.spans[0]
     assert (best.text, best.start, best.score, best.start_logit, best.end_logit) == (
-        "q r",
-        2,
-        9.0,
-        1.0,
-        8.0,
-    )
+        "q r", 2, 9.0, 1.0, 8.0,
+    )  # fmt: skip
     # The same text once, the lowest score of having no answer.
     assert len({span.text for span in prediction.spans}) == len(prediction.spans)
     assert prediction.null_logits == (1.0, 1.0)

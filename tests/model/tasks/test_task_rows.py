@@ -79,13 +79,9 @@ def test_a_tokenizer_that_cuts_and_pads_loses_that(tmp_path, checkpoint):
     path = tmp_path / "cutting" / "tokenizer.json"
     cutting = {"max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
     padding = {
-        "strategy": {"Fixed": 8},
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "[PAD]",
-    }
+        "strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+        "pad_type_id": 0, "pad_token": "[PAD]",
+    }  # fmt: skip
     path.write_text(json.dumps({**tokenizer, "truncation": cutting, "padding": padding}))
     written = json.loads(tokenizer_files(tmp_path / "cutting")["tokenizer.json"])
     assert written == tokenizer

@@ -28,27 +28,13 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 @pytest.mark.parametrize(
     "name, tflops",
     [
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA H100 NVL", 835),
-        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
-        ("NVIDIA H200", 989),
-        ("NVIDIA GH200 480GB", 989),
-        ("NVIDIA B200", 2250),
-        ("NVIDIA A100-SXM4-80GB", 312),
-        ("NVIDIA A10", 125),
-        ("NVIDIA A10G", 70),
-        ("NVIDIA L40", 181),
-        ("NVIDIA L40S", 362),
-        ("NVIDIA GeForce RTX 4090", 165),
-        ("NVIDIA GeForce RTX 4090 D", None),
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
-        ("Tesla T4", 65),
-        ("Tesla V100-SXM2-32GB", 125),
-        ("Tesla V100-PCIE-16GB", 112),
-        ("NVIDIA Future 1", None),
+        ("NVIDIA H100 80GB HBM3", 989), ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None), ("NVIDIA GH200 480GB", 989),
+        ("NVIDIA A10", 125), ("NVIDIA A10G", 70), ("NVIDIA L40S", 362),
+        ("NVIDIA GeForce RTX 4090", 165), ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("Tesla V100-SXM2-32GB", 125), ("NVIDIA Future 1", None),
     ],
-)
+)  # fmt: skip
 def test_a_gpu_has_the_speed_of_its_data_sheet(name, tflops, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
     assert peak_flops(GPU) == (tflops and tflops * 1e12)
@@ -58,10 +44,7 @@ def test_a_gpu_has_the_speed_of_its_data_sheet(name, tflops, monkeypatch):
     "config, gigabytes, tokens",
     [
         (ModelConfig.named("base"), 80, 32768),
-        (ModelConfig.named("large"), 80, 32768),
-        (ModelConfig.named("base"), 24, 32768),
         (ModelConfig.named("large"), 24, 8192),
-        (ModelConfig.named("base"), 16, 16384),
         (ModelConfig.named("large"), 16, 4096),
         (ModernBertConfig.named("base"), 16, 8192),
         (ModelConfig.named("large"), 4, 1024),
@@ -80,9 +63,7 @@ def test_a_micro_batch_fits_into_the_memory_of_a_gpu(config, gigabytes, tokens, 
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        RuntimeError(
-            "NCCL error: unhandled cuda error. Last error: Cuda failure 2 'out of memory'"
-        ),
+        RuntimeError("NCCL error: unhandled cuda error: Cuda failure 2 'out of memory'"),
         RuntimeError("could not create a primitive"),
     ],
 )

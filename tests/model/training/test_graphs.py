@@ -321,40 +321,6 @@ def test_outputs_by_graphs_are_those_of_today(failing: int, capsys):
     assert len(capsys.readouterr().err.splitlines()) == failing
 
 
-def test_a_capture_that_cannot_be_ended_gives_stream_memory_and_generator_back(monkeypatch):
-    given_back: list[object] = []
-
-    class Unending:
-        def __init__(self, *_: object, **__: object) -> None:
-            self.device_index = 0
-
-        def __enter__(self) -> None: ...
-
-        def __exit__(self, *_: object) -> None:
-            raise RuntimeError("capturing was invalidated")
-
-        def clone_state(self) -> str:
-            return "fresh"
-
-        graphsafe_set_state = given_back.append
-
-    usual = Unending()
-    for name in ("CUDAGraph", "graph"):
-        monkeypatch.setattr(torch.cuda, name, Unending)
-    monkeypatch.setattr(torch.cuda, "default_generators", [usual])
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: usual)
-    monkeypatch.setattr(torch.cuda, "set_stream", given_back.append)
-    monkeypatch.setattr(
-        torch._C, "_cuda_endAllocateToPool", lambda *pool: given_back.append(pool), raising=False
-    )
-    recorder = Recorder.__new__(Recorder)
-    recorder._pool = (0, 7)  # pyright: ignore
-    recorder._is_broken = False
-    with pytest.raises(RuntimeError, match="invalidated"):
-        recorder.capture(lambda: None)
-    assert given_back == [usual, (0, (0, 7)), "fresh"] and recorder._is_broken
-
-
 def test_only_a_gpu_of_nvidia_alone_captures():
     for device, dtype, num_ranks in (
         ("cpu", torch.bfloat16, 1),

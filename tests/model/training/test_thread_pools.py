@@ -33,6 +33,7 @@ def two_threads(monkeypatch):
 def test_a_new_run_takes_the_threads_that_there_are(two_threads, capsys):
     assert use_threads(None, CPU) == 2
     assert use_threads(2, CPU) == 2
+    assert use_threads(3, torch.device("cuda")) is None
     assert capsys.readouterr().err == ""
 
 
@@ -55,10 +56,6 @@ def test_the_users_number_of_threads_decides_and_a_line_says_what_changes(
         "began with 1 threads and goes on with 2: its weights will differ"
         in capsys.readouterr().err
     )
-
-
-def test_a_run_on_a_gpu_has_no_number_of_threads():
-    assert use_threads(3, torch.device("cuda")) is None
 
 
 def test_a_snapshot_holds_the_values_of_its_time():

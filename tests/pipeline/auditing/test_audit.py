@@ -88,34 +88,20 @@ def test_an_origin_that_gives_away_the_label_fails(tmp_path, negatives: str):
     [
         ([("rows", "9", "ok"), ("tokens", "9", "info")], "ok", "All 1 checks hold."),
         (
-            [
-                *[("rows", "9", "ok")] * 19,
-                *[
-                    ("tokens cut", "0.030%", "unjudged", 0.0003),
-                    ("AUC of length", "0.510", "unjudged", 0.51),
-                ],
-                *[
-                    ("AUC of source", "0.000", "unjudged", 0.0),
-                    ("IsNext", "45.0% (44% to 46%)", "unjudged", 0.45),
-                ],
-            ],
+            [("rows", "9", "ok")] * 19 + [(f"share {i}", "0.030%", "unjudged") for i in range(4)],
             "unjudged",
-            "19 checks hold, 4 not judged: tokens cut 0.030%, AUC of length 0.510, AUC of source "
-            "0.000 and 1 more.",
+            "19 checks hold, 4 not judged: share 0 0.030%, share 1 0.030%, share 2 0.030% and 1 "
+            "more.",
         ),
         (
-            [
-                ("IsNext", "40% (39% to 41%); 9% in pass 1", "bad"),
-                ("rows", "9", "ok"),
-                ("a", "1", "unjudged"),
-            ],
+            [("IsNext", "40% (39%)", "bad"), ("rows", "9", "ok"), ("a", "1", "unjudged")],
             "bad",
             "1 check fails: IsNext 40% (expected 50%); 1 hold, 1 not judged: a 1.",
         ),
         (
-            [(name, "1", "bad") for name in "abcde"],
+            [(name, "1", "bad") for name in "abcd"],
             "bad",
-            "5 checks fail: a 1 (expected 50%), b 1 (expected 50%), c 1 (expected 50%) and 2 more; "
+            "4 checks fail: a 1 (expected 50%), b 1 (expected 50%), c 1 (expected 50%) and 1 more; "
             "0 hold.",
         ),
     ],
@@ -162,14 +148,8 @@ def test_labels_of_a_few_rows_are_not_judged(tmp_path):
 
 @pytest.mark.parametrize("seed", [10, 104, 135])
 def test_few_tokens_of_one_kind_in_a_few_rows_are_no_fault(tmp_path, seed: int):
-    assert (
-        failed(
-            audit(
-                tmp_path, build(tmp_path, 2, pairing="none", duplicates=1, max_length=64, seed=seed)
-            )
-        )
-        == set()
-    )
+    rows = build(tmp_path, 2, pairing="none", duplicates=1, max_length=64, seed=seed)
+    assert failed(audit(tmp_path, rows)) == set()
 
 
 def test_google_researchs_pairing_is_measured_and_not_judged(tmp_path):

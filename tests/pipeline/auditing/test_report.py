@@ -31,15 +31,10 @@ AUDIT = Audit(
     mask_positions=[0, 4, 4, 3] * 32,
 )
 ROW = {
-    "input_ids": [CLS, MASK, 7, 8, SEP, 5, 9, SEP],
-    "segment_b_start": 5,
-    "masked_lm_positions": [1, 3, 5],
-    "masked_lm_ids": [6, 9, 5],
-    "next_sentence_label": 1,
-    "document_a": 3,
-    "document_b": 8,
-    "duplicate": 0,
-}
+    "input_ids": [CLS, MASK, 7, 8, SEP, 5, 9, SEP], "segment_b_start": 5,
+    "masked_lm_positions": [1, 3, 5], "masked_lm_ids": [6, 9, 5], "next_sentence_label": 1,
+    "document_a": 3, "document_b": 8, "duplicate": 0,
+}  # fmt: skip
 
 
 def example(row: dict[str, Any] = ROW) -> Instance:

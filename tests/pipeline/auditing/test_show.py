@@ -24,15 +24,10 @@ SHARD = "train-00000-of-00001.parquet"
 
 # [CLS] a ##b [MASK=c] [SEP] [d=a] [=d] [bold] [SEP]
 ROW = {
-    "input_ids": [CLS, 5, 6, MASK, SEP, 9, 9, 8, SEP],
-    "segment_b_start": 5,
-    "masked_lm_positions": [3, 5, 6],
-    "masked_lm_ids": [7, 5, 9],
-    "next_sentence_label": 1,
-    "document_a": 3,
-    "document_b": 8,
-    "duplicate": 2,
-}
+    "input_ids": [CLS, 5, 6, MASK, SEP, 9, 9, 8, SEP], "segment_b_start": 5,
+    "masked_lm_positions": [3, 5, 6], "masked_lm_ids": [7, 5, 9], "next_sentence_label": 1,
+    "document_a": 3, "document_b": 8, "duplicate": 2,
+}  # fmt: skip
 DOCUMENT = {
     "doc_id": "enwiki:7",
     "source": "enwiki",

@@ -20,13 +20,9 @@ from hypothesis import strategies as st
 VOCAB_SIZE = 100
 ROW_COLUMNS = ("segment_b_start", "next_sentence_label", "document_a", "document_b", "duplicate")
 PACKED = {
-    "input_ids": [2, 10, 4, 3, 2, 4, 11, 3],
-    "sequence_starts": [0, 4],
-    "documents": [7, 5],
-    "masked_lm_positions": [2, 5],
-    "masked_lm_ids": [12, 13],
-    "duplicate": 1,
-}
+    "input_ids": [2, 10, 4, 3, 2, 4, 11, 3], "sequence_starts": [0, 4], "documents": [7, 5],
+    "masked_lm_positions": [2, 5], "masked_lm_ids": [12, 13], "duplicate": 1,
+}  # fmt: skip
 
 
 @st.composite
@@ -95,15 +91,10 @@ def test_a_packed_row_becomes_a_row_for_each_document():
     check_rows(rows, VOCAB_SIZE)
     taken = select(rows, np.array([1, 0]))
     first = {
-        "input_ids": [2, 10, 4, 3],
-        "masked_lm_positions": [2],
-        "masked_lm_ids": [12],
-        "segment_b_start": 4,
-        "next_sentence_label": 0,
-        "document_a": 7,
-        "document_b": 7,
+        "input_ids": [2, 10, 4, 3], "masked_lm_positions": [2], "masked_lm_ids": [12],
+        "segment_b_start": 4, "next_sentence_label": 0, "document_a": 7, "document_b": 7,
         "duplicate": 2,
-    }
+    }  # fmt: skip
     second = first | {"input_ids": [2, 4, 11, 3], "masked_lm_positions": [1], "masked_lm_ids": [13]}
     second |= {"document_a": 5, "document_b": 5}
     assert as_dicts(sequences(taken))[:2] == [first, second]

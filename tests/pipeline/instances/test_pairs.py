@@ -42,13 +42,8 @@ def generate(kind: str, num_documents: int, seed: int = 0) -> Corpus:
             rng.integers(3, 15, num_documents), 6 * num_documents
         ),
     }[kind]()
-    return corpus_of(
-        [
-            np.clip(rng.lognormal(3.1, 0.55, size), 1, 400).astype(int).tolist()
-            for size in rng.permutation(sizes)
-        ],
-        seed,
-    )
+    lengths = (rng.lognormal(3.1, 0.55, size) for size in rng.permutation(sizes))
+    return corpus_of([np.clip(each, 1, 400).astype(int).tolist() for each in lengths], seed)
 
 
 def pairs_of(corpus: Corpus, seed: int = 0, short_share: float = 0.1, **options) -> Pairs:

@@ -21,16 +21,10 @@ def test_headings_and_rulers_are_left_out_and_counted() -> None:
     counters = Counters()
     text = "\n\n".join(
         [
-            "CHAPTER IV.",
-            "Chapter the First",
-            "XII",
-            "Down the River",
-            "* * *",
-            "He came.",
-            '"HELP!"',
-            "12",
+            "CHAPTER IV.", "Chapter the First", "XII", "Down the River", "* * *", "He came.",
+            '"HELP!"', "12",
         ]
-    )
+    )  # fmt: skip
     assert paragraphs_of(text, counters) == ["He came.", '"HELP!"']
     assert counters.counts["headings_left_out"] == 5
 
@@ -75,12 +69,8 @@ def test_items_of_lists_and_headings_are_not_joined() -> None:
     )
     text = "\n".join([long_line] * 40 + lists.split("\n"))
     assert paragraphs_of(text)[40:] == [
-        "He had:",
-        "six eggs.",
-        "a) one,",
-        "b) two.",
-        "yes, he did.",
-    ]
+        "He had:", "six eggs.", "a) one,", "b) two.", "yes, he did.",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("between", ["", "\n"])
@@ -91,14 +81,8 @@ def test_a_speaker_on_a_line_of_his_own_does_not_hide_how_lines_are_wrapped(betw
 
 
 def test_every_second_line_blank_is_spacing() -> None:
-    lines = [
-        FIRST,
-        SECOND,
-        f"{FIRST},",
-        "Ann Lee, who was late,",
-        "and sat down.",
-        "Down the River",
-    ]
+    lines = [FIRST, SECOND, f"{FIRST},", "Ann Lee, who was late,", "and sat down."]
+    lines.append("Down the River")
     paragraphs = paragraphs_of("\n\n".join(lines * 20))
     assert set(paragraphs) == {SENTENCE, f"{FIRST}, Ann Lee, who was late, and sat down."}
     items = "\n\n".join(["A thing with a name as long as most lines of the text", "Another"] * 20)
@@ -156,16 +140,10 @@ def test_an_acronym_is_no_heading_in_a_script_without_capitals(text: str) -> Non
 @pytest.mark.parametrize(
     "speech",
     [
-        "„Ja, so ist es.“",
-        "»So ist es.«",
-        "‚Nein.‘",
-        "„HALT!“",
-        "《对。》",
-        "『そうだ。』",
-        "何⁉",
-        "はい．",
+        "„Ja, so ist es.“", "»So ist es.«", "‚Nein.‘", "„HALT!“", "《对。》",
+        "『そうだ。』", "何⁉", "はい．",
     ],
-)
+)  # fmt: skip
 def test_a_short_speech_is_prose_whatever_its_marks(speech: str) -> None:
     assert paragraphs_of(f"He came.\n\n{speech}\n\nHe left.") == ["He came.", speech, "He left."]
 

@@ -45,14 +45,9 @@ def read(path: Path, counters: Counters | None = None, **columns: Any) -> list[R
 def test_columns_lie_in_others_and_in_lists(form, tmp_path):
     path = write(tmp_path, form)
     documents = read(
-        path,
-        counters := Counters(),
-        text_column="payload.body",
-        id_column="pmid",
-        title_column="headline",
-        language_column="payload.lang",
-        source_column="payload.lang",
-    )
+        path, counters := Counters(), text_column="payload.body", id_column="pmid",
+        title_column="headline", language_column="payload.lang", source_column="payload.lang",
+    )  # fmt: skip
     (document,) = documents  # the other has no text, which is no damage
     assert (document.id, document.source) == ("p-1", "fr")
     assert (document.title, document.language) == ("A headline", "fr")

@@ -231,13 +231,7 @@ def test_data_sets_of_the_hub(tmp_path: Path):
         write_lines(tmp_path / "hub" / "owner" / "two" / "en" / f"train-{number}.jsonl", rows(1))
     (tmp_path / "hub" / "owner" / "two" / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
     write_lines(tmp_path / "hub" / "owner" / "script" / "script.py", ["import datasets"])
-    names = [
-        "hf:owner/two:de",
-        "hf:owner/two",
-        "hf:owner/two:fr",
-        "hf:owner/two:de:dev",
-        "hf:owner/none",
-    ]
+    names = [f"hf:owner/{name}" for name in ("two:de", "two", "two:fr", "two:de:dev", "none")]
     with served(tmp_path / "hub") as endpoint:
         found, *errors = ask(tmp_path, endpoint, *names, "hf:owner/two@v9", "hf:owner/script")
     size = sum(

@@ -67,15 +67,11 @@ def test_rows_become_documents(tmp_path: Path):
 
 def test_bad_lines_are_counted_and_named_and_cost_only_themselves(tmp_path: Path):
     bad = [
-        (b"{not json}", "not_json"),
-        (b"[1, 2]", "no_json_object"),
-        (b'"text"', "no_json_object"),
-        (b"[" * 100_000, "not_json"),
-        (b'{"text": 1' + b"0" * 5000 + b"}", "not_json"),
-        (b'{"body": "x"}', "no_text_column"),
-        (b'{"text": 12}', "text_is_not_a_string"),
+        (b"{not json}", "not_json"), (b"[1, 2]", "no_json_object"), (b'"text"', "no_json_object"),
+        (b"[" * 100_000, "not_json"), (b'{"text": 1' + b"0" * 5000 + b"}", "not_json"),
+        (b'{"body": "x"}', "no_text_column"), (b'{"text": 12}', "text_is_not_a_string"),
         (b'{"text": "cut off', "not_json"),
-    ]
+    ]  # fmt: skip
     good = {"text": PROSE}
     path = written(tmp_path, good, *(line for raw, _ in bad for line in (raw, good)))
     counters = Counters()

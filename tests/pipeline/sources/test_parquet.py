@@ -75,13 +75,8 @@ def test_a_row_is_a_document_and_sentences_are_advised_to_be_joined(tmp_path: Pa
 
 def test_rows_are_joined_up_to_another_id_or_a_blank_one(tmp_path: Path, monkeypatch):
     rows = [
-        ("a", "One."),
-        ("a", "Two."),
-        ("b", "Three."),
-        ("b", None),
-        ("b", "Four."),
-        ("b", "Five."),
-    ]
+        ("a", "One."), ("a", "Two."), ("b", "Three."), ("b", None), ("b", "Four."), ("b", "Five."),
+    ]  # fmt: skip
     columns = {"id": [row_id for row_id, _ in rows], "text": [text for _, text in rows]}
     path = written(tmp_path, columns)
     lines = [f"{row_id},{text}" if text else "" for row_id, text in rows]

@@ -13,13 +13,8 @@ from clozeworks.pipeline.sources.row_documents import Columns, Table, row_docume
 from clozeworks.pipeline.sources.streams import RawDocument
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
-TABLE = Table(
-    name="c4/part-0.jsonl",
-    stem="c4/part-0",
-    source="jsonl",
-    columns=Columns(),
-    config=IngestConfig(),
-)
+NAMES = {"name": "c4/part-0.jsonl", "stem": "c4/part-0", "source": "jsonl"}
+TABLE = Table(**NAMES, columns=Columns(), config=IngestConfig())
 
 
 def read(
@@ -64,17 +59,10 @@ def test_windows_ends_of_lines_are_no_part_of_paragraphs():
 @pytest.mark.parametrize(
     ("value", "language"),
     [
-        ("deu", "de"),
-        ("deu_Latn", "de-latn"),
-        ("pt_BR", "pt-br"),
-        ("simple", "en"),
-        ("nds", "nds"),
-        ("german", ""),
-        ("jp", ""),
-        ("und", ""),
-        ("", ""),
+        ("deu", "de"), ("deu_Latn", "de-latn"), ("pt_BR", "pt-br"), ("simple", "en"),
+        ("nds", "nds"), ("german", ""), ("jp", ""), ("und", ""), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_a_column_holds_codes_as_the_option_takes_them(value: str, language: str):
     table = replace(TABLE, columns=Columns(language="lang"))
     document = read({"text": PROSE, "lang": value}, table=table)
@@ -116,14 +104,10 @@ def test_a_gutenberg_header_in_a_row_names_language_and_title():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (None, "rows_without_text"),
-        ("", "rows_without_text"),
-        (7, "text_is_not_a_string"),
-        ([7], "text_is_not_a_string"),
-        ([], "rows_without_text"),
-        ([None, ""], "rows_without_text"),
+        (None, "rows_without_text"), ("", "rows_without_text"), (7, "text_is_not_a_string"),
+        ([7], "text_is_not_a_string"), ([], "rows_without_text"), ([None, ""], "rows_without_text"),
     ],
-)
+)  # fmt: skip
 def test_rows_without_text_are_counted_and_named(text: Any, reason: str):
     counters = Counters()
     assert read({"id": 1, "text": text}, counters) is None

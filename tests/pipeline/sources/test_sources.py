@@ -233,12 +233,8 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(tmp_path: Path, monkeyp
     assert [entry.name for entry in inputs] == ["all/a.txt", "all/file-link.txt", "all/sub/b.txt"]
     assert left_out.to_record() == {
         "counts": {
-            "files_of_unknown_format": 1,
-            "hidden_files": 3,
-            "linked_files": 1,
-            "linked_folders": 2,
-            "links_out_of_folder": 1,
-            "special_files": 1,
+            "files_of_unknown_format": 1, "hidden_files": 3, "linked_files": 1, "linked_folders": 2,
+            "links_out_of_folder": 1, "special_files": 1,
         },
         "bad": {"broken_link": 1, "unreadable_folder": 1},
         "examples": {
@@ -251,7 +247,7 @@ def test_what_is_not_read_in_a_folder_is_counted_by_name(tmp_path: Path, monkeyp
             "special_files": ["all/pipe.txt"],
             "unreadable_folder": ["all/locked"],
         },
-    }
+    }  # fmt: skip
     for name in ("pipe.txt", "broken.txt"):
         with pytest.raises(UserError, match=f"{name}: no file in a known format"):
             find_inputs([str(folder / name)], None, AUTO)

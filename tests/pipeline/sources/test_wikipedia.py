@@ -87,14 +87,12 @@ def test_any_split_gives_every_page_once(num_ranges: int, compression: str, monk
         FOOT,
     ]
     whole = "".join(texts)
+    parts = [whole[start : start + 173] for start in range(0, len(whole), 173)]
     content, name = {
         "plain": (whole.encode(), "dump.xml"),
         "multistream": (multistream(texts), "dump.xml.bz2"),
         # As pbzip2 writes: a stream for every so many bytes, in the middle of tags.
-        "page tags across streams": (
-            multistream([whole[start : start + 173] for start in range(0, len(whole), 173)]),
-            "dump.xml.bz2",
-        ),
+        "page tags across streams": (multistream(parts), "dump.xml.bz2"),
         "gz": (gzip.compress(whole.encode()), "dump.xml.gz"),
         "xz": (lzma.compress(whole.encode()), "dump.xml.xz"),
     }[compression]
@@ -167,20 +165,12 @@ def test_what_is_left_out_is_counted() -> None:
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode())
     assert ids(documents) == [1]
     assert +counters.counts == {
-        "pages": 11,
-        "lines_left_out": 2,
-        "other_namespaces": 1,
-        "redirects": 3,
-        "disambiguation_pages": 1,
-        "empty_pages": 4,
-        "other_models": 1,
-        "words_left_out_as_disambiguation_pages": 8,
-        "words_left_out_as_lists": 5,
-        "words_left_out_as_markup": 52,
-        "words_left_out_as_other_models": 4,
-        "words_left_out_as_other_namespaces": 4,
-        "words_left_out_as_redirects": 7,
-    }
+        "pages": 11, "lines_left_out": 2, "other_namespaces": 1, "redirects": 3,
+        "disambiguation_pages": 1, "empty_pages": 4, "other_models": 1,
+        "words_left_out_as_disambiguation_pages": 8, "words_left_out_as_lists": 5,
+        "words_left_out_as_markup": 52, "words_left_out_as_other_models": 4,
+        "words_left_out_as_other_namespaces": 4, "words_left_out_as_redirects": 7,
+    }  # fmt: skip
     assert not counters.bad
 
 
@@ -269,13 +259,8 @@ def test_a_file_that_ends_early() -> None:
 
 
 def test_a_broken_page_costs_only_itself() -> None:
-    pages = [
-        page(1),
-        page(2).replace("</title>", ""),
-        page(3)[:60],
-        page(4),
-        page(5, "Bad ?? bytes."),
-    ]
+    pages = [page(1), page(2).replace("</title>", ""), page(3)[:60], page(4)]
+    pages.append(page(5, "Bad ?? bytes."))
     documents, counters = read((HEAD + "".join(pages) + FOOT).encode().replace(b"??", b"\xff\xc3"))
     assert ids(documents) == [1, 4, 5]
     assert documents[-1].paragraphs == ["Bad \ufffd\ufffd bytes."]

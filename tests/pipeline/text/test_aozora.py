@@ -31,12 +31,8 @@ BOOK = f"""鳥の庭
 青空文庫作成ファイル：
 このファイルは、青空文庫で作られました。入力したのは、皆さんです。
 """
-PROSE = [
-    "遠い田舎町の夏は長い。",
-    "燄と嶟はます〳〵眠った。",
-    f"{GAP}が鳴った。",
-    f"{GAP}や�が鳴った。",
-]
+WHOLE = ["遠い田舎町の夏は長い。", "燄と嶟はます〳〵眠った。"]
+PROSE = [*WHOLE, f"{GAP}が鳴った。", f"{GAP}や�が鳴った。"]
 
 
 def test_a_book_is_its_prose_and_what_is_left_out_is_counted() -> None:

@@ -12,14 +12,9 @@ from tests.fixtures.text_files import BOOK, PROSE, paragraphs_of, read_text
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_gutenberg_book_is_its_prose(newline: str) -> None:
+    head = {"id": "shelf/book", "source": "gutenberg", "title": "The Bear A Story for the Young"}
     assert read_text(BOOK.replace("\n", newline)) == [
-        RawDocument(
-            id="shelf/book",
-            source="gutenberg",
-            title="The Bear A Story for the Young",
-            language="en",
-            paragraphs=PROSE,
-        )
+        RawDocument(**head, language="en", paragraphs=PROSE)
     ]
 
 

@@ -40,6 +40,9 @@ def of(*languages: str) -> list[tuple[str, str]]:
     return [(language, TEXTS[language]) for language in languages]
 
 
+HARDLY = r"it hardly damages text in an unknown language \(\d+% of the text\)$"
+
+
 @pytest.mark.parametrize(
     ("documents", "options", "strip", "reason"),
     [
@@ -50,19 +53,8 @@ def of(*languages: str) -> list[tuple[str, str]]:
         ([("hy", TEXTS["id"])], {}, False, r"damage hy \(100% of the text\)"),
         ([("en", TEXTS["en"] * 200), ("uk", TEXTS["uk"])], {}, True, r"in en \(100% of the text\)"),
         ([("en-gb", TEXTS["en"])], {}, True, "in en-gb"),
-        (
-            [("und", TEXTS["id"] + TEXTS["en"].replace("é", "e"))],
-            {},
-            True,
-            r"^stripped, as it hardly damages text in an unknown language \(100% of the text\)$",
-        ),
-        (
-            [("und", TEXTS["id"]), ("en", TEXTS["en"])],
-            {},
-            True,
-            r"^stripped, as is usual in en \(\d\d% of the text\), and as it hardly damages text in "
-            r"an unknown language \(\d\d% of the text\)$",
-        ),
+        ([("und", TEXTS["id"] + TEXTS["en"].replace("é", "e"))], {}, True, HARDLY),
+        ([("und", TEXTS["id"]), ("en", TEXTS["en"])], {}, True, f"usual in en .*, and as {HARDLY}"),
         ([("und", TEXTS["uk"])], {}, False, "damage text in an unknown language"),
         (of("uk"), {"cased": True}, False, "the vocabulary is cased"),
         (of("en"), {"strip_accents": False}, False, "as requested"),
