@@ -32,12 +32,12 @@ quick: .venv/test
 test: .venv/test
 	$(call timed,all tests,8 minutes) $(TEST)
 
-# The training tests once more, as on a processor without AVX-512, AMX and bf16; without those of several processes, kills,
+# What computes once more, as on a processor without AVX-512, AMX and bf16; without the tests of several processes, kills,
 # mistakes and compiled graphs, which are the same on every processor.
 test-avx2: .venv/test
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(TEST) \
 		-k 'not processes and not killed and not ranks and not refused and not graph and not traced' \
-		tests/model/training tests/model/test_bert.py tests/model/test_packed.py tests/examples/test_bilstm.py \
+		tests/model/training/test_optim.py tests/model/training/test_update.py tests/model/test_bert.py tests/model/test_packed.py \
 		tests/model/pretraining/test_pretrain.py tests/model/finetuning/test_run.py
 
 # The quickest cluster, of Dask, with one worker's host killed: on Linux, as root; elsewhere it says why it is skipped.

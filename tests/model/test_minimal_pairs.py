@@ -182,11 +182,3 @@ def test_pairs_of_multiblimp_are_read_by_language_and_agreement(speller, capsys)
     main(["evaluate", str(speller), str(MULTIBLIMP / "deu"), "--device", "cpu", "--json"])
     measured = json.loads(capsys.readouterr().out)
     assert measured["language"]["deu"]["pairs"] == 4 and measured["paradigms"] == 2
-
-
-def test_the_command_prints_accuracy_by_kind(speller, capsys):
-    main(["evaluate", str(speller), str(SAMPLE), "--device", "cpu"])
-    shown = capsys.readouterr().out
-    assert "% of 120 (" in shown and "… subject-verb agreement" in shown
-    main(["evaluate", str(speller), str(SAMPLE), "--device", "cpu", "--json"])
-    assert json.loads(capsys.readouterr().out)["field"]["morphology"]["pairs"] == 40

@@ -112,7 +112,6 @@ def test_equals_transformers(lengths, layout, attention):
     every = torch.arange(len(states))
     expected = theirs.logits[batch["mask"]]
     torch.testing.assert_close(ours.mlm_logits(states, every), expected, rtol=0, atol=1e-5)
-
     check_learning(ours, loss, peer, theirs.loss)
 
 

@@ -92,7 +92,7 @@ def parameters(exported: Any) -> str:
     "package, names", [(clozeworks.pipeline, PIPELINE), (clozeworks.model, MODEL)]
 )
 def test_names_and_signatures_are_frozen(package: ModuleType, names: dict[str, str | None]):
-    assert package.__all__ == list(names)
+    assert package.__all__ == sorted(names)
     assert set(names) <= set(dir(package))
     for name, expected in names.items():
         exported = getattr(package, name)

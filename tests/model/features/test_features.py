@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
-from click.testing import CliRunner
-from clozeworks.cli.use_model import features as command
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.features import features as module
 from clozeworks.model.features.config import FeaturesConfig
@@ -163,7 +161,15 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
         path.write_text(lines)
     home = tmp_path / "home"
     command = [sys.executable, "-m", "clozeworks.cli.main", "features", str(checkpoint)]
-    command += ["hf:owner/texts:test", "--output", "a.parquet", "--per", "text"]
+    command += [
+        "hf:owner/texts:test",
+        "--output",
+        "a.parquet",
+        "--per",
+        "text",
+        "--layers",
+        "-1,-2",
+    ]
     environment = {**os.environ, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"}
     with served(tmp_path / "hub") as endpoint:
         environment["HF_ENDPOINT"] = endpoint
@@ -172,7 +178,8 @@ def test_a_data_set_of_the_hub_is_streamed(checkpoint, tmp_path):
         )
     assert ended.returncode == 0, ended.stderr
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS[:10]))
-    expected = extract(checkpoint, tmp_path / "texts.txt", tmp_path / "b.parquet", per="text")
+    options = {"per": "text", "layers": (-1, -2)}
+    expected = extract(checkpoint, tmp_path / "texts.txt", tmp_path / "b.parquet", **options)
     assert pq.read_table(tmp_path / "a.parquet").equals(expected)
     # Streamed: no copy of the files is left.
     assert not [path for path in home.rglob("*") if path.suffix in (".jsonl", ".arrow", ".parquet")]
@@ -243,15 +250,6 @@ def test_no_batch_has_more_tokens_than_asked_for(checkpoint, monkeypatch):
     extractor.table(TEXTS, 0)
     assert len(sizes) > 1
     assert max(sizes) <= 40
-
-
-def test_the_command_reads_its_options(checkpoint, texts, tmp_path):
-    arguments = [
-        str(checkpoint), str(texts), "--output", str(tmp_path / "a.parquet"), "--layers", "-1,-2",
-    ]  # fmt: skip
-    ended = CliRunner().invoke(command, [*arguments, "--per", "word"])
-    assert ended.exit_code == 0, ended.output
-    assert pq.read_schema(tmp_path / "a.parquet").field("layer_2").type.list_size == 32
 
 
 def test_rows_are_by_default_as_long_as_in_pre_training(tmp_path):

@@ -143,9 +143,7 @@ def test_it_learns(easy_instances, tmp_path):
 
 
 def test_each_line_of_the_metrics_can_be_read_at_once(instances, tmp_path):
-    seen = []
-
-    measured = []
+    seen, measured = [], []
 
     def look(numbers: dict) -> None:
         if "stage" in numbers:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -25,6 +24,8 @@ from clozeworks.model.tasks.splits import find_splits
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError
 
+from tests.fixtures.task_files import write_rows
+
 OPTIONS = TaskOptions()
 TASK = Classification(
     name="classify", text=("text",), labels=("anger", "joy", "love"), has_lists=True
@@ -36,12 +37,6 @@ ROWS = (
     {"text": "the film", "label": []},
     {"text": "is it very good ?", "label": ["joy"]},
 )
-
-
-def write_rows(path: Path, rows: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def test_labels_are_a_list(tmp_path):

@@ -32,7 +32,7 @@ from tests.fixtures import conlleval
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.finetune_fixture import quick
 from tests.fixtures.parity_fixture import check_learning, make_pair
-from tests.fixtures.task_files import write
+from tests.fixtures.task_files import write, write_rows
 
 
 def columns(sentences: list[list[tuple[str, str]]]) -> str:
@@ -349,7 +349,7 @@ def test_a_table_has_a_sentence_per_row(tmp_path):
         {"id": "0", "tokens": ["EU", "says"], "ner_tags": ["B-ORG", "O"]},
         {"id": "1", "tokens": ["Lon don"], "ner_tags": ["U-LOC"]},
     ]
-    path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(tmp_path / "train.jsonl", rows)
     task = ner_task([path], TaskOptions())
     assert isinstance(task, EntityRecognition)
     assert task.types == ("LOC", "ORG")
@@ -436,7 +436,7 @@ def test_rows_without_tags_are_left_out_and_counted(tmp_path, capsys):
         {"tokens": ["a"], "tags": None},
         {"tokens": [], "tags": []},
     ]
-    path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(tmp_path / "train.jsonl", rows)
     assert len(list(read_conll(path, labelled=True))) == 1
     told = capsys.readouterr().err
     assert f"Left out 1 of 3 rows (without tags); the first: {path}, line 2" in told

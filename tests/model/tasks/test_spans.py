@@ -18,6 +18,7 @@ from clozeworks.pipeline.errors import UserError
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.finetune_fixture import quick
+from tests.fixtures.task_files import write_rows
 
 TEXT = "Ana (Ljubljana) met Bob Ray."
 SPANS = [(0, 3, "PER"), (5, 14, "LOC"), (20, 27, "PER")]
@@ -35,12 +36,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "prodigy": {"text": TEXT, "tokens": TOKENS, "spans": OBJECTS, "answer": "accept"},
     "spacy": {"text": TEXT, "entities": LISTS},
 }
-
-
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -148,7 +143,6 @@ def test_a_model_of_spans_answers_in_spans_as_transformers_does(tmp_path: Path):
     lines = (output / "dev" / "dev_spans.jsonl").read_text().splitlines()
     written = [json.loads(line) for line in lines]
     assert [row["text"] for row in written] == [row["text"] for row in examples(1, 20)]
-
     texts = tmp_path / "new.txt"
     texts.write_text("Bob Ray (Port Said).\nCy (Riga).\n")
     predict(output, texts, tmp_path / "answers.jsonl", "cpu")

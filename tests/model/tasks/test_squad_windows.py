@@ -53,11 +53,6 @@ def test_windows_and_their_context_are_those_of_the_release(num_tokens, room, st
     assert most_context(num_tokens, room, stride).tolist() == expected
 
 
-def test_an_empty_passage_has_one_empty_window():
-    assert window_spans(0, 10, 5) == [(0, 0)]
-    assert most_context(0, 10, 5).shape == (0,)
-
-
 def test_an_answer_is_labelled_only_in_windows_that_contain_all_of_it():
     offsets = np.array([[0, 3], [4, 8], [9, 12], [13, 17], [18, 20]])
     assert token_span(offsets, 4, 12) == (1, 2)

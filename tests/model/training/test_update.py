@@ -208,6 +208,7 @@ def test_an_update_without_a_finite_loss_says_so():
 class Waits(TorchDispatchMode):
     """Collects the operators that read a tensor's values on the host, and so wait for a GPU."""
 
+    INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
     WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "is_nonzero")
 
     def __init__(self) -> None:
@@ -216,7 +217,7 @@ class Waits(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
-        indices = args[1] if name.strip("_").startswith("index") else ()
+        indices = args[1] if name in self.INDEXING else ()
         by_mask = any(getattr(index, "dtype", None) == torch.bool for index in indices)
         if by_mask or name in self.WAITING:
             self.found.append(name)

@@ -65,7 +65,7 @@ def test_a_later_version_is_refused(version: str | None, message: str | None, tm
         return
     with pytest.raises(UserError) as raised:
         list(read_columns(path, "title"))
-    assert str(raised.value) == message.format(path=path)
+    assert str(raised.value).startswith(message.format(path=path))
 
 
 def write_shard(directory: Path) -> None:
