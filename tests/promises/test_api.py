@@ -26,7 +26,7 @@ PIPELINE = {
     **dict.fromkeys(
         (
             *("Audit", "BuildConfig", "IngestConfig", "RunOptions", "UserError", "VocabConfig"),
-            *("Vocabulary"),
+            "Vocabulary",
         ),
         CLASS,
     ),

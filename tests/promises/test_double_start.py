@@ -109,7 +109,7 @@ def _options(name: str) -> set[str]:
     [
         ("vocab", vocabulary_stage, "run_stage", "DOCUMENTS"),
         ("build", build_stage, "run_stage", "DOCUMENTS"),
-        ("pretrain", pretraining, "set_up", "ROWS"),
+        ("pretrain", pretraining, "start", "ROWS"),
     ],
 )
 def test_what_is_read_is_not_overwritten(
