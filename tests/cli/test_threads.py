@@ -9,13 +9,12 @@ import pytest
 from clozeworks.cli.process import prepare_threads, wait_for_width
 
 VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "MKL_CBWR", "MKL_DYNAMIC")
-MAIN = (
-    "from clozeworks.cli.main import main\n"
-    "try:\n"
-    "    main(['results', 'nothing'])\n"
-    "except SystemExit:\n"
-    "    pass\n"
-)
+MAIN = """from clozeworks.cli.main import main
+try:
+    main(['results', 'nothing'])
+except SystemExit:
+    pass
+"""
 IMPORTS = "import clozeworks.cli.main, clozeworks.model, clozeworks.pipeline\n"
 
 
@@ -23,14 +22,9 @@ def environment_after(code: str, **settings: str) -> dict[str, str]:
     """Return those of `VARIABLES` that are set in a process after it has run `code`."""
     show = f"import json, os\nprint(json.dumps({{n: os.environ.get(n) for n in {VARIABLES}}}))"
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    ended = subprocess.run(
-        [sys.executable, "-c", code + show],
-        env=inherited | settings,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return {name: value for name, value in json.loads(ended.stdout).items() if value is not None}
+    command = [sys.executable, "-c", code + show]
+    shown = subprocess.check_output(command, env=inherited | settings, text=True)
+    return {name: value for name, value in json.loads(shown).items() if value is not None}
 
 
 # `main` would end this process: with an exit code of 2 it only raises SystemExit.

@@ -69,12 +69,7 @@ def assert_a_killed_build_resumes_to_the_same_bytes():
     smaller = " ".join(SMALLER["build"])
     script = [f"{line} {smaller}" if "clozeworks" in line else line for line in commands]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ended = subprocess.run(
-        ["bash", "-c", "\n".join(script)],
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    digests = [line.split()[0] for line in ended.stdout.splitlines() if "parquet" in line]
+    command = ["bash", "-c", "\n".join(script)]
+    shown = subprocess.check_output(command, env={**os.environ, "PATH": path}, text=True)
+    digests = [line.split()[0] for line in shown.splitlines() if "parquet" in line]
     assert len(digests) == 2 and len(set(digests)) == 1
