@@ -16,26 +16,24 @@ from string import ascii_uppercase
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
-from .sentence_joins import UNCASED_LETTERS
 from .sentence_quotes import ORPHAN, Quotations, is_open
 from .sentence_rules import (
+    LAST_CASED,
     LAST_WORDS,
-    MISSED_ENDS,
-    UPPER_CASE,
     WORDS,
     before_numbers_of,
+    compiled,
     is_listed,
     last_word,
+    patterns_in,
     ranges_of,
     row_of,
-    rules_in,
     words_of,
 )
 
 _NEXT = (
     rf"(?P<closers>[\"'”’»)\]¹²³†‡]*)"
-    rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?"
-    rf"(?P<next>[{UPPER_CASE}][^\W_]*|\d+|[{UNCASED_LETTERS}가-힣]))"
+    rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?(?P<next>\d+|[^\W_]+))"
 )
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 _ROMAN = re.compile("[IVXLC]+")
@@ -59,15 +57,15 @@ class _CutRules:
     """Where a sentence may end within a line, one for each mark. Each begins with a character,
     which makes the search fast.
     """
-    always: re.Pattern[str]
+    always: str
     """Units after a number, and "and others"."""
     ordinary_words: frozenset[str]
     openers: frozenset[str]
     """What follows the end of a sentence, whatever its last word."""
     last_words: frozenset[str]
     """The last words of units and phrases, so that a pattern is only tried where it may match."""
-    patterns: tuple[re.Pattern[str], ...]
-    """Those of `MISSED_ENDS`; a line break stands for the end."""
+    patterns: list[str]
+    """Those of `WORDS.missed_ends`; a line break stands for the end."""
 
 
 @cache
@@ -89,16 +87,11 @@ def _cut_rules_of(code: str) -> _CutRules:
     return _CutRules(
         code=code,
         stops=tuple(map(re.compile, stops)),
-        always=re.compile(
-            rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{others_pattern})$"
-        ),
+        always=rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{others_pattern})$",
         ordinary_words=ordinary_words,
         openers=words_of(WORDS.openers, code),
         last_words=frozenset(map(last_word, (*units, *others.split(",")))) - {""} | ordinary_words,
-        patterns=tuple(
-            re.compile(f"(?:{rule.before})\n(?:{rule.after})")
-            for rule in rules_in(MISSED_ENDS, code)
-        ),
+        patterns=patterns_in(WORDS.missed_ends, code, "\n"),
     )
 
 
@@ -113,7 +106,7 @@ def cut(lines: str, code: str, split: Callable[[str], str]) -> str:
     quotations = Quotations(lines)
     candidates = chain.from_iterable(stop.finditer(lines) for stop in rules.stops)
     for end in sorted(candidates, key=re.Match.start):
-        if end.start() < num_copied:
+        if end.start() < num_copied or not _may_begin(end["next"][0]):
             continue
         start = max(lines.rfind("\n", 0, end.start()) + 1, num_copied)
         quotation = quotations.around(start, end.start())
@@ -158,7 +151,7 @@ def _ends_by_word(end: re.Match[str], start: int, rules: _CutRules) -> bool:
     # As much as the longest phrase takes; not "5 km. NW of Athens".
     is_direction = end["next"].isupper() and 1 < len(end["next"]) <= 3
     before = text[max(0, end.start() - 24) : end.start()]
-    return not is_direction and rules.always.search(before) is not None
+    return not is_direction and compiled(rules.always).search(before) is not None
 
 
 def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
@@ -175,7 +168,7 @@ def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
 def _matches(seen: str, rules: _CutRules) -> bool:
     """Return whether a pattern matches at an end, which a line break stands for."""
     for pattern in rules.patterns:
-        found = pattern.search(seen)
+        found = compiled(pattern).search(seen)
         if found:
             word = found.groupdict().get("word", "")
             return not is_abbreviation(word, rules.code)
@@ -190,6 +183,13 @@ def is_abbreviation(word: str, code: str) -> bool:
     if is_listed(word, listed | before_numbers_of(code)):
         return True
     return bool(word) and len(segment(code, f"Ab {word}. Ab")) == 1
+
+
+def _may_begin(letter: str) -> bool:
+    """Return whether a sentence may begin with a letter or digit; not in eastern scripts."""
+    if letter.isupper() or letter.isdecimal() or "가" <= letter <= "힣":
+        return True
+    return LAST_CASED < letter < "\u2000" and ("ა" <= letter <= "ჰ" or not letter.islower())
 
 
 def _may_be_common(word: str) -> bool:

@@ -7,24 +7,22 @@ between paragraphs. To join two sentences is to remove a line break:
 """
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain, groupby
+from itertools import groupby
 
 from .sentence_rules import (
-    JOINS,
     LAST_CASED,
     LAST_WORDS,
     LOWER_CASE,
     UPPER_CASE,
     WORDS,
-    Rule,
     before_numbers_of,
+    compiled,
     is_listed,
-    ranges_of,
+    patterns_in,
     row_of,
-    rules_in,
+    with_parts,
     words_of,
 )
 
@@ -35,60 +33,17 @@ _SEEN_AFTER = 80
 _QUOTES = "\"'“‘«„"
 _PARTS = re.compile("[-.–'’]")
 # "12", "Table 3", "XIV", "L. 251-3", "A", "(a)", "[12]", "$5"; sentencex splits behind "L."
-_NUMBER = re.compile(
+_NUMBER = (
     r"(?:(?:Tab|Fig)\w*\.? )?\d|[IVXLC]+\b|[A-Z]\. ?(?:\d|$)|[A-HJ-Z](?= [a-z])"
     r"|[(\[][0-9a-z]{1,4}[)\]]|[$€£¥]\d"
 )
-_LAST_WORD = re.compile(r"([^\W\d_]+)\. ?$")
-_NUMERAL = re.compile(r"(?:\d|\b[IVXLC]+)\.? $")
+_NUMERAL = r"(?:\d|\b[IVXLC]+)\.? $"
 # Abbreviations of years and centuries, and a unit without capitals.
 _MAY_END = frozenset(("ст", "st", "კმ"))
-
-# Scripts without capitals from Hebrew to Georgian; an initial in them is a letter, or a consonant
-# with its vowel signs.
-_UNCASED = [chr(code) for code in range(0x590, 0x2000) if not 0x1100 <= code < 0x1200]
-UNCASED_LETTERS = ranges_of(
-    char for char in _UNCASED if unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ"
-)
-_JOINER = ranges_of(char for char in _UNCASED if unicodedata.combining(char) == 9)
-_SIGN = ranges_of(
-    char
-    for char in _UNCASED
-    if unicodedata.category(char) in ("Mn", "Mc") and unicodedata.combining(char) != 9
-)
-_SYLLABLE = (
-    f"[{UNCASED_LETTERS}][{_SIGN}ـ\u200c\u200d׳']*"
-    f"(?:[{_JOINER}][\u200c\u200d]?[{UNCASED_LETTERS}][{_SIGN}\u200c\u200d]*)*"
-)
-# "A", "Дж", "Sz": a capital, or one with a consonant. It takes long to compile, and few
-# languages need it.
-_INITIAL = (
-    f"[{UPPER_CASE}][bcdfghjklmnpqrstvwxzčšžбвгджзклмнпрстфхцчшщβγδζθκλμνξπρστφχψ]?|{_SYLLABLE}"
-)
-_NEXT_INITIAL = rf"(?:[{UPPER_CASE}]|{_SYLLABLE})[.۔]"
-_BEHIND_INITIAL = rf"(?:^|[\s(]){_SYLLABLE}\. ?$"
 _LONGEST_INITIAL = 12
 
-
-def _is_vowel(letter: str) -> bool:
-    """Return whether Unicode names a letter as one: ɔ is "LATIN SMALL LETTER OPEN O"."""
-    vowels = """
-        A E I O U Y AE OE SCHWA IE IO YU YA YI YERU YAT
-        ALPHA EPSILON ETA IOTA OMICRON UPSILON OMEGA AN EN IN ON UN
-    """
-    name, _, _ = unicodedata.name(unicodedata.normalize("NFD", letter)[0], "").partition(" WITH ")
-    return name.rpartition(" ")[2] in vowels.split() or letter == "ъ"
-
-
-_CONSONANTS = ranges_of(
-    char
-    for char in map(chr, chain(range(0x61, 0x530), range(0x10D0, 0x10F1)))
-    if (char.islower() or char >= "ა") and not _is_vowel(char)
-)
 # "kpt.", "მდ."; not calls, nor "tv" and the like.
-_VOWELLESS = re.compile(
-    rf"(?!(?:h?m+|p?s+t|b?r+|p?sc?h+t?|tz+|tv|cd|dvd|pc|sms|pdf)$)[{_CONSONANTS}]{{2,4}}"
-)
+_VOWELLESS = "(?!(?:h?m+|p?s+t|b?r+|p?sc?h+t?|tz+|tv|cd|dvd|pc|sms|pdf)$)[{consonants}]{2,4}"
 
 # Letters after which, and before which, no rule joins.
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
@@ -102,11 +57,11 @@ class JoinRules:
     """Matches every line break that a rule may remove or move; most sentences end otherwise."""
     uncased_candidates: str
     """Those in a text without capitals, where a small letter does not tell that a sentence
-    continues. Few texts need them, and they take long to compile.
+    continues.
     """
-    patterns: re.Pattern[str]
-    """The patterns of `JOINS`; a line break stands for the end of the first piece."""
-    cased_patterns: re.Pattern[str]
+    patterns: str
+    """The patterns of `WORDS.joins`; a line break stands for the end of the first piece."""
+    cased_patterns: str
     """Those that hold in texts with capitals only."""
     abbreviated: bool
     """Whether to join initials and abbreviations; sentencex does it well for some languages."""
@@ -135,35 +90,38 @@ def join_rules_of(code: str) -> JoinRules:
     if code == "en":
         before_capitals |= before_names
     proclitics = row_of(WORDS.proclitics, code)
-    patterns = rules_in(JOINS, code)
-    small_letter = f"[{LOWER_CASE}]"
     # What all joins have in common: no capital follows, or a short line precedes, or one that does
     # not end with a word of several letters, or ends with one of the language's lists.
     may_join = [rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)"]
     abbreviated = code not in WORDS.own_initials.split()
     vowelless = abbreviated and code not in WORDS.syllabic.split()
     if vowelless:
-        may_join += (rf"(?<=[^\w][{_CONSONANTS}]{{{length}}}\. \n)" for length in (2, 3, 4))
-    words = abbreviations | before_capitals
-    forms = {
-        form for word in words for form in (word, word.capitalize(), word.title(), word.upper())
-    }
+        consonants = with_parts("[{consonants}]")
+        may_join += (rf"(?<=[^\w]{consonants}{{{length}}}\. \n)" for length in (2, 3, 4))
     # A look-behind has a fixed length; that a word of it begins there is seen first.
-    for length, same_length in groupby(sorted(forms, key=lambda form: (len(form), form)), key=len):
-        listed = "|".join(map(re.escape, same_length))
-        may_join.append(rf"(?<!\w[^\n]{{{length}}}\. \n)(?<=(?:{listed})\. \n)")
+    words = sorted({word.lower() for word in abbreviations | before_capitals})
+    for length, same_length in groupby(sorted(words, key=len), key=len):
+        listed = rf"(?i:{'|'.join(map(re.escape, same_length))})\. \n)"
+        may_join.append(rf"(?<!\w[^\n]{{{length}}}\. \n)(?<={listed}")
         if proclitics:
-            may_join.append(rf"(?<=[^\w][{proclitics}](?:{listed})\. \n)")
+            may_join.append(rf"(?<=[^\w][{proclitics}]{listed}")
 
     def candidates(beginnings: str) -> str:
         # It begins with a character, which makes the search fast.
         return rf"\n(?<!\n\n)(?!\n)(?:(?![{beginnings}{_EASTERN_LETTERS}])|{'|'.join(may_join)})"
 
+    def patterns(*, cased: bool) -> str:
+        rules = [rule for rule in WORDS.joins if (rule.after == "[{lower}]") is cased]
+        listed = "|".join(patterns_in(rules, code, " ?\n")) or "(?!)"
+        # A rule begins before the line break: to try each at all places after it would take
+        # longest.
+        return rf"[^\n]*?(?:{listed})"
+
     return JoinRules(
         candidates=candidates(UPPER_CASE),
         uncased_candidates=candidates(UPPER_CASE + LOWER_CASE),
-        patterns=_any_of([rule for rule in patterns if rule.after != small_letter]),
-        cased_patterns=_any_of([rule for rule in patterns if rule.after == small_letter]),
+        patterns=patterns(cased=False),
+        cased_patterns=patterns(cased=True),
         abbreviated=abbreviated,
         abbreviations=abbreviations,
         before_capitals=before_capitals,
@@ -177,15 +135,6 @@ def join_rules_of(code: str) -> JoinRules:
     )
 
 
-_compiled = cache(re.compile)
-
-
-def _any_of(rules: list[Rule]) -> re.Pattern[str]:
-    patterns = [f"(?:{rule.before}) ?\n(?:{rule.after})" for rule in rules]
-    # A rule begins before the line break: to try each at all places after it would take longest.
-    return re.compile(rf"[^\n]*?(?:{'|'.join(patterns) or '(?!)'})")
-
-
 def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
     """Remove the line breaks within sentences; `is_cased` is whether the text has capitals.
 
@@ -196,7 +145,7 @@ def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
     num_copied = 0
     sentence_start = 0
     last_joined = -1
-    for candidate in _compiled(candidates).finditer(lines):
+    for candidate in compiled(candidates).finditer(lines):
         position = candidate.start()
         line_start = lines.rfind("\n", 0, position) + 1
         if line_start - 1 != last_joined:
@@ -254,16 +203,16 @@ def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) 
 
 def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
-    last_word = _LAST_WORD.search(before[-_LONGEST_INITIAL:])
+    last_word = re.search(r"([^\W\d_]+)\. ?$", before[-_LONGEST_INITIAL:])
     if last_word:
-        if _NUMBER.match(following) and is_listed(last_word[1], rules.before_numbers):
+        if re.match(_NUMBER, following) and is_listed(last_word[1], rules.before_numbers):
             return True
         if is_listed(last_word[1], rules.before_names):
             return True
     seen = f"{start}{before[-_SEEN_BEFORE:]}\n{following}"
-    if rules.patterns.match(seen):
+    if compiled(rules.patterns).match(seen):
         return True
-    return is_cased and rules.cased_patterns.match(seen) is not None
+    return is_cased and compiled(rules.cased_patterns).match(seen) is not None
 
 
 def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
@@ -294,17 +243,20 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
     is_known = is_listed(word, abbreviations) or is_listed(last_part, abbreviations)
     if word[:1] in rules.proclitics and is_listed(word[1:], abbreviations):
         is_known = True
-    is_initial = len(last_part) <= _LONGEST_INITIAL and re.fullmatch(_INITIAL, last_part)
-    if rules.vowelless and _VOWELLESS.fullmatch(word) and word not in LAST_WORDS:
-        is_known = is_known or not _NUMERAL.search(before[:word_start])
-    if not is_known and (mark == "۔" or not is_initial):
+    if rules.vowelless and _is(_VOWELLESS, word) and word not in LAST_WORDS:
+        is_known = is_known or not re.search(_NUMERAL, before[:word_start])
+    if not is_known and (mark == "۔" or not _is_initial(last_part)):
         return False
-    if word in rules.final_words and not re.search(_BEHIND_INITIAL, before[:word_start][-15:]):
+    if word in rules.final_words and not _is(
+        r".*(?:^|[\s(]){syllable}\. ?", before[:word_start][-15:]
+    ):
         return False
     # A name or another initial follows: "J. R. R. Tolkien".
-    if last_part[0].isupper() or re.match(_NEXT_INITIAL, following):
+    if last_part[0].isupper() or (following[1:2] in (".", "۔") and following[0].isupper()):
         return True
-    if not _NUMERAL.search(before[max(0, word_start - 10) : word_start]):
+    if following[0] > LAST_CASED and compiled(with_parts("{syllable}[.۔]")).match(following):
+        return True
+    if not re.search(_NUMERAL, before[max(0, word_start - 10) : word_start]):
         return True
     # After a number an abbreviation of one letter may end a sentence.
     may_end = following[0].isupper() or rules.years_end
@@ -313,3 +265,13 @@ def _ends_abbreviated(before: str, following: str, rules: JoinRules) -> bool:
     if not may_end:
         return True
     return is_known and len(word) > 1 and last_part not in _MAY_END
+
+
+def _is_initial(word: str) -> bool:
+    if not 0 < len(word) <= _LONGEST_INITIAL:
+        return False
+    return _is("{syllable}" if word[0] > LAST_CASED else "{initial}", word)
+
+
+def _is(pattern: str, text: str) -> bool:
+    return compiled(with_parts(pattern)).fullmatch(text) is not None

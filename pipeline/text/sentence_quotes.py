@@ -2,10 +2,10 @@
 
 import re
 
-from .sentence_rules import UPPER_CASE, WORDS
+from .sentence_rules import UPPER_CASE, WORDS, compiled
 
 # Marks that sentencex takes for an opening quotation mark, after which it finds no end.
-_TYPED_GERESH = re.compile("(?<=[א-ת])['\"](?=[א-ת])")
+_TYPED_GERESH = "(?<=[א-ת])['\"](?=[א-ת])"
 ORPHAN = "¤"
 """Shown for a mark without a partner."""
 _NO_BRACKETS = str.maketrans("()", ORPHAN * 2)
@@ -19,34 +19,34 @@ _PAIRS = {
     "”": "“”",
     ",,": "„“",
 }
-_SINGLE_PAIR = re.compile(r"[›‹](?=\S)([^›‹]*)[›‹](?!\w)")
+_SINGLE_PAIR = r"[›‹](?=\S)([^›‹]*)[›‹](?!\w)"
 # The Swedish ’so’; with a blank before it ’ is no apostrophe.
-_NORDIC_PAIR = re.compile(r"(?<![^\s(—–-])’(?=[^\W\d_])([^’\n]*)’(?!\w)")
-_MARK = re.compile(r"``|''|,,(?=\w)|[\"“”„«»]")
+_NORDIC_PAIR = r"(?<![^\s(—–-])’(?=[^\W\d_])([^’\n]*)’(?!\w)"
+_MARK = r"``|''|,,(?=\w)|[\"“”„«»]"
 _TYPED_PAIRS = re.compile(
     r"[^\"]*+(?:(?<![^\s(\[{—–/¿¡-])\"(?=[^\s\"])[^\"]*+\"(?![^\W가-힣])[^\"]*+)*+"
 )
-_PRINTED_MARK = re.compile("[“”„«»]")
+_PRINTED_MARK = "[“”„«»]"
 # A single mark that opens a quotation or an elision ("'em"), introduced as a speech is or not, or
 # that may close a quotation.
-_SINGLE = re.compile(
+_SINGLE = (
     r"'(?:(?P<opening>(?<!\w')(?=\w))(?P<introduced>(?<![^,:;.!?…(—–-] ')(?<=[ (—–-]')|(?<=^'))?"
     r"|(?<=[\w.,!?…—–-]')(?!\w))"
 )
 # Between what sentencex takes for single quotes: "'l bogħod. Il- … ta' ".
-_END_WITHIN = re.compile(f"[.!?] [{UPPER_CASE}]")
-_RIGHT_TO_LEFT_QUOTES = re.compile(r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]")
+_END_WITHIN = f"[.!?] [{UPPER_CASE}]"
+_RIGHT_TO_LEFT_QUOTES = r"(?<![^\s(])(?P<opening>[“”])(?=\S)|[“”]"
 
 # It begins with a character, which makes the search fast.
 _OPENS = re.compile(r"[\"'‘“„«](?:(?<=[«„])|(?<![^\s(—–-].))")
-_APOSTROPHE_OPENS = re.compile(r"(?:^|[\s(—–-])'(?=\w)")
-_APOSTROPHE_CLOSES = re.compile(r"[\w.,!?]'(?!\w)")
+_APOSTROPHE_OPENS = r"(?:^|[\s(—–-])'(?=\w)"
+_APOSTROPHE_CLOSES = r"[\w.,!?]'(?!\w)"
 # A quotation of several sentences: speech, as it begins a line or follows a comma or a sentence.
 # In Armenian a full stop is a colon. Two hyphens, or one between blanks, are a dash as typed.
 _INTRODUCED = (
     r"(?:(?<=\n.)|(?<=^.)|(?<=[,:;.!?…—–․՝] .)|(?<=[—–].)|(?<=--.)|(?<= - .)|(?<=[ա-և]\. .))"
 )
-_QUOTATION = re.compile(
+_QUOTATION = (
     r"[\"“„«‘'](?:"
     rf"(?<=\"){_INTRODUCED}([^\"\n]{{60,}}+)\""
     rf"|(?<=[“„«]){_INTRODUCED}([^\"“”„«»\n]{{60,}}+)[\"”“»]"
@@ -64,11 +64,11 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
     which opens or closes another quotation: no sentence would end between them.
     """
     if "›" in "\n".join(texts):
-        texts = [_SINGLE_PAIR.sub(r"‘\1’", text) for text in texts]
+        texts = [compiled(_SINGLE_PAIR).sub(r"‘\1’", text) for text in texts]
     if code in WORDS.nordic_quotes.split():
-        texts = [_NORDIC_PAIR.sub(r"‘\1’", text) for text in texts]
+        texts = [compiled(_NORDIC_PAIR).sub(r"‘\1’", text) for text in texts]
     if code in WORDS.gershayim.split():
-        texts = [_TYPED_GERESH.sub("״", text) for text in texts]
+        texts = [compiled(_TYPED_GERESH).sub("״", text) for text in texts]
     if code not in WORDS.mirrored_quotes.split():
         return [text if _is_well_paired(text) else _paired(text) for text in texts]
     shown = []
@@ -76,7 +76,9 @@ def with_known_quotes(texts: list[str], code: str) -> list[str]:
         if 0 <= text.find(")") < text.find("("):  # typed in the order in which they are seen
             text = text.translate(_NO_BRACKETS)
         shown.append(
-            _RIGHT_TO_LEFT_QUOTES.sub(lambda quote: "“" if quote["opening"] else "”", text)
+            compiled(_RIGHT_TO_LEFT_QUOTES).sub(
+                lambda quote: "“" if quote["opening"] else "”", text
+            )
         )
     return shown
 
@@ -94,7 +96,7 @@ def _is_well_paired(text: str) -> bool:
         "“" in text or "„" in text or "«" in text or "”" in text or "»" in text
     ):
         return True
-    marks = "".join(_PRINTED_MARK.findall(text))
+    marks = "".join(compiled(_PRINTED_MARK).findall(text))
     return not marks.replace("“”", "").replace("„“", "").replace("«»", "")
 
 
@@ -104,7 +106,7 @@ def _paired(text: str) -> str:
     """
     shown = list(text)
     opened: re.Match[str] | None = None
-    for mark in _MARK.finditer(text):
+    for mark in compiled(_MARK).finditer(text):
         if _opens(mark, opened):
             if opened:
                 _hide(opened, shown)
@@ -132,7 +134,7 @@ def _apostrophes(text: str) -> list[re.Match[str]]:
     """
     found = []
     opened: re.Match[str] | None = None
-    for mark in _SINGLE.finditer(text):
+    for mark in compiled(_SINGLE).finditer(text):
         if mark["opening"] is not None:
             # "'Let's get near 'em. Run!'"
             if opened and opened["introduced"] is not None and mark["introduced"] is None:
@@ -143,7 +145,7 @@ def _apostrophes(text: str) -> list[re.Match[str]]:
             opened = mark
         elif opened:
             ends_speech = text[mark.start() - 1] in ".,!?…"
-            if not ends_speech and _END_WITHIN.search(text, opened.end(), mark.start()):
+            if not ends_speech and compiled(_END_WITHIN).search(text, opened.end(), mark.start()):
                 found.append(opened)
             opened = None
     return found
@@ -199,7 +201,9 @@ def is_open(line: str) -> bool:
             return True
     if "'" not in line:
         return False
-    return len(_APOSTROPHE_OPENS.findall(line)) > len(_APOSTROPHE_CLOSES.findall(line))
+    return len(compiled(_APOSTROPHE_OPENS).findall(line)) > len(
+        compiled(_APOSTROPHE_CLOSES).findall(line)
+    )
 
 
 class Quotations:
@@ -237,7 +241,7 @@ class Quotations:
         return None
 
     def _span(self, opener: int) -> tuple[int, int] | None:
-        quotation = _QUOTATION.match(self._lines, opener)
+        quotation = compiled(_QUOTATION).match(self._lines, opener)
         # What is shorter may be a title.
         if quotation is None or 0 < len(quotation["single"] or "") < 60:
             return None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, toml
-from msgspec.structs import replace
 
 from ..languages import language_tag
 
@@ -147,23 +146,25 @@ LOWER_CASE = ranges_of(filter(str.islower, map(chr, range(0x590))))
 UPPER_CASE = ranges_of(filter(str.isupper, map(chr, range(0x590))))
 
 
-def _with_parts(rule: Rule) -> Rule:
-    before, after = rule.before, rule.after
+compiled = cache(re.compile)
+"""Compiles a pattern that few texts need when the first one does."""
+
+
+@cache
+def with_parts(pattern: str) -> str:
+    """Return a pattern with the parts that it names in braces."""
     for name, part in {**WORDS.parts, "upper": UPPER_CASE, "lower": LOWER_CASE}.items():
-        before = before.replace(f"{{{name}}}", part)
-        after = after.replace(f"{{{name}}}", part)
-    return replace(rule, before=before, after=after)
+        pattern = pattern.replace(f"{{{name}}}", part.replace("\n", ""))
+    return pattern
 
 
-JOINS = tuple(map(_with_parts, WORDS.joins))
-"""Where two pieces are one sentence."""
-MISSED_ENDS = tuple(map(_with_parts, WORDS.missed_ends))
-"""Where one piece is two sentences; the group ``word`` must not be an abbreviation."""
-
-
-def rules_in(rules: Iterable[Rule], language: str) -> list[Rule]:
-    """Return those of some rules that hold in a language."""
-    return [rule for rule in rules if rule.languages == "*" or language in rule.languages.split()]
+def patterns_in(rules: Iterable[Rule], language: str, end: str) -> list[str]:
+    """Return a pattern of each rule that holds in a language; `end` stands between its pieces."""
+    return [
+        with_parts(f"(?:{rule.before}){end}(?:{rule.after})")
+        for rule in rules
+        if rule.languages == "*" or language in rule.languages.split()
+    ]
 
 
 def last_word(phrase: str) -> str:

@@ -8,6 +8,7 @@ are cut between their sentences. No text is lost. One core splits 40 to 50 MB of
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate, groupby, pairwise
 
@@ -24,6 +25,7 @@ from .sentence_rules import (
     UPPER_CASE,
     WORDS,
     before_numbers_of,
+    compiled,
     is_listed,
     language_code,
     ranges_of,
@@ -33,11 +35,13 @@ from .sentence_rules import (
 # A call of sentencex takes more than linear time if quotes are opened and never closed, so no call
 # gets more characters.
 LONGEST_CALL = 20_000
+# Nor is what has no more cut, though it repeats itself.
+SHORTEST_CALL = 1000
 
 # Not whitespace, and never wanted: control characters, lone halves of surrogate pairs (Arrow
 # refuses them), soft hyphens, zero-width spaces, byte order marks and marks of writing direction.
 # The joiners U+200C and U+200D stay: Persian and the Indic scripts are misspelt without them.
-_JUNK = re.compile(
+_JUNK = (
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u180e\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
     # With the line break that it allowed.
@@ -45,33 +49,42 @@ _JUNK = re.compile(
 )
 
 # An ellipsis is as often within a sentence as at its end.
-_SENTENCE_END = re.compile(rf"[{ranges_of(sorted(SENTENCE_ENDS - {'…'}))}]['\"”’)\]」』]* ?")
+_SENTENCE_END = rf"[{ranges_of(sorted(SENTENCE_ENDS - {'…'}))}]['\"”’)\]」』]* ?"
 
-# The bracket that begins an item of a list, within a line too: "of two kinds: (1) dogs, (2) cats".
-_ITEM = re.compile(r"\((?=(?:[0-9]{1,2}|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\) )")
-# Not an item, but the last word in brackets: "Alpha (115 m) Tower, born (in 1950) Lee".
-_LAST_IN_BRACKETS = re.compile(
-    r"\((?:[^()\n ]*+ )++(?=(?:[0-9]+|[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+)\.?\) )"
-)
-# "I agree. (Applause) The debate": shown as "Qpplause."
-_BRACKET_OF_ITS_OWN = re.compile(
-    rf"\((?<=[.!?…] \()([{UPPER_CASE}][{LOWER_CASE}]{{4,}})\)"
-    rf"(?= [{UPPER_CASE}][{LOWER_CASE}]{{0,3}} )"
-)
-# "Vite !… Il est parti": an ellipsis stays with its mark.
-_ELLIPSES = {"…": re.compile("…(?<=[!?]…)"), "..": re.compile(r"\.\.(?<=[!?]\.\.)\.*")}
-_MARK_IN_URL = re.compile(r"(//[^\s?!]+)[?!](?=\w)")
-# All begin with a character, which makes the search fast.
-# "java.lang.String", "www.Example.com": a stop before another one, and the last.
+# "java.lang.String", "www.Example.com": a stop before another one, and the last. They begin with a
+# character, which makes the search fast.
 _STOP_BEFORE_STOP = re.compile(r"\.(?<=\w\.)(?=[^\W\d]\w+\.[^\W\d]\w)")
 _LAST_STOP = re.compile(r"(\ue000[^\W\d]\w+)\.")
-# "et al. [12] propose", "Fig. [4]": sentencex would end a sentence with the bracket.
-_BEFORE_REFERENCE = re.compile(r"\.(?= \[[0-9])")
-_LETTERS_AT_END = re.compile(r"[^\W\d_]+$")
-# A footnote's mark goes with its sentence: "1990.¹²" is shown as "1990__.".
-_NOTE_MARKS = re.compile(r"([.!?…][\"”’»“)\]]*)([¹²³⁰⁴-⁹†‡]+)(?= |$)", re.MULTILINE)
-# A click: "the !Kung". A French "!" has a blank before it, and may lack the one behind it.
-_CLICK = re.compile(r"!(?<![^\s(]!)(?=[A-Z][^\W_])")
+
+_OF_ITEM = "[A-Za-z]|[ivxlcdm]+|[IVXLCDM]+"
+_FOOTNOTE = r"([.!?…][\"”’»“)\]]*)([¹²³⁰⁴-⁹†‡]+)(?= |\n|$)"
+
+# What sentencex would cut wrongly: a character that it has, which is found faster than the pattern
+# that follows, and what is shown in its place, as long as it.
+_SHOWN_OTHERWISE: tuple[tuple[str, str, str | Callable[[re.Match[str]], str]], ...] = (
+    # The bracket that begins an item of a list, in a line too: "of two kinds: (1) dogs, (2) cats".
+    # It would begin a sentence with each, and end it with the next or the paragraph.
+    ("(", rf"\((?=(?:[0-9]{{1,2}}|{_OF_ITEM})\) )", "Q"),
+    # Not an item, but the last word in brackets: "Alpha (115 m) Tower, born (in 1950) Lee".
+    (
+        "(",
+        rf"\((?:[^()\n ]*+ )++(?=(?:[0-9]+|{_OF_ITEM})\.?\) )",
+        lambda words: f"{words[0][:-1]}Q",
+    ),
+    # "I agree. (Applause) The debate": "Qpplause."
+    (
+        "(",
+        rf"\((?<=[.!?…] \()([{UPPER_CASE}][{LOWER_CASE}]{{4,}})\)"
+        rf"(?= [{UPPER_CASE}][{LOWER_CASE}]{{0,3}} )",
+        r"Q\1.",
+    ),
+    # "Vite !… Il est parti": an ellipsis stays with its mark.
+    ("…", "…(?<=[!?]…)", "!"),
+    ("..", r"\.\.(?<=[!?]\.\.)\.*", lambda dots: "!" * len(dots[0])),
+    ("//", r"(//[^\s?!]+)[?!](?=\w)", r"\1_"),
+    # A footnote's mark goes with its sentence: "1990.¹²" is "1990__."
+    *((mark, _FOOTNOTE, lambda end: "_" * len(end[2]) + end[1]) for mark in "¹²³⁴†‡"),
+)
 
 
 def compose(text: str) -> str:
@@ -105,7 +118,7 @@ def normalise(text: str) -> str:
     'Berlin is a city'
     """
     if not text.isprintable():
-        text = " ".join(_JUNK.sub("", text).split())
+        text = " ".join(re.sub(_JUNK, "", text).split())
     elif "  " in text:
         text = " ".join(text.split())
     text = text.strip()
@@ -127,25 +140,23 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     texts: list[str] = []
     for paragraph in paragraphs:
         text = normalise(paragraph)
-        if len(text) > LONGEST_CALL:
+        if len(text) > SHORTEST_CALL:
             texts += _cut_for_calls(text)
         elif text:
             texts.append(text)
     code = language_code(language)
-    shown = with_known_quotes(texts, code)
+    distinct = list(dict.fromkeys(texts))
+    shown = with_known_quotes(distinct, code)
     if stops := stops_of(abbreviations, code):
         # A character for private use, at which no rule of any language looks.
         shown = [stops.sub("\\1\ue000", text) for text in shown]
-    distinct = list(dict.fromkeys(shown))
-    lines = _lines(distinct, code, join_rules_of(code))
-    if len(distinct) < len(shown):  # as the calls of "1. 1. 1. ", which would take longest
+    lines = _lines(shown, code, join_rules_of(code))
+    if shown != distinct:  # mostly the same objects, so that it is fast
+        lines = _cut_alike(distinct, lines)
+    if len(distinct) < len(texts):
         lines_of = dict(zip(distinct, lines.split("\n\n"), strict=True))
-        lines = "\n\n".join(lines_of[text] for text in shown)
-    if shown == texts:  # mostly the same objects, so that it is fast
-        sentences = lines.split("\n")
-    else:
-        sentences = _same_lines(texts, lines)
-    return list(filter(None, map(str.strip, sentences)))
+        lines = "\n\n".join(lines_of[text] for text in texts)
+    return list(filter(None, map(str.strip, lines.split("\n"))))
 
 
 class _Abbreviations(Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,10 +193,8 @@ def _lines(texts: list[str], code: str, joins: JoinRules) -> str:
     shown_texts = texts if shown == text else shown.split("\n")
     paragraphs: list[str] = []
     for text, shown in zip(texts, shown_texts, strict=True):
-        pieces = segment(code, shown)
-        if shown != text:
-            pieces = _same_lines([text], "\n".join(pieces))
-        paragraphs.append("\n".join(pieces))
+        pieces = "\n".join(segment(code, shown))
+        paragraphs.append(pieces if shown == text else _cut_alike([text], pieces))
     lines = "\n\n".join(
         join("\n\n".join(alike), joins, is_cased=not is_lower)
         for is_lower, alike in groupby(paragraphs, str.islower)
@@ -194,30 +203,19 @@ def _lines(texts: list[str], code: str, joins: JoinRules) -> str:
 
 
 def _shown(text: str, code: str) -> str:
-    """Return paragraphs, a line each, as sentencex cuts them best; their lengths stay.
-
-    It would begin a sentence with each item of a list, and end it with the next or the paragraph.
-    So it is shown a capital letter where an item begins, or what it takes for one.
-    """
+    """Return paragraphs, a line each, as sentencex cuts them best; their lengths stay."""
     if marks := row_of(WORDS.marks, code):
         # A letter in place of a digit that begins a sentence.
         text = re.sub(marks, lambda mark: "Q" if mark[0].isdigit() else "!" * len(mark[0]), text)
-    # Single characters first, which are found faster than any of a set.
-    if "(" in text:
-        text = _LAST_IN_BRACKETS.sub(lambda words: f"{words[0][:-1]}Q", _ITEM.sub("Q", text))
-        text = _BRACKET_OF_ITS_OWN.sub(r"Q\1.", text)
-    if "!" in text or "?" in text:
-        for dots, behind_mark in _ELLIPSES.items():
-            if dots in text:
-                text = behind_mark.sub(lambda ellipsis: "!" * len(ellipsis[0]), text)
-        if "//" in text:
-            text = _MARK_IN_URL.sub(r"\1_", text)
-        if code != "fr":
-            text = _CLICK.sub("Q", text)
+    for character, pattern, shown in _SHOWN_OTHERWISE:
+        if character in text:
+            text = compiled(pattern).sub(shown, text)
+    # A click: "the !Kung". A French "!" has a blank before it, and may lack the one behind it.
+    if "!" in text and code != "fr":
+        text = compiled(r"!(?<![^\s(]!)(?=[A-Z][^\W_])").sub("Q", text)
     if ". [" in text:
-        text = _BEFORE_REFERENCE.sub(lambda stop: _without_stop(stop, code), text)
-    if "¹" in text or "²" in text or "³" in text or "†" in text or "‡" in text or "⁴" in text:
-        text = _NOTE_MARKS.sub(lambda end: "_" * len(end[2]) + end[1], text)
+        # "et al. [12] propose", "Fig. [4]": it would end a sentence with the bracket.
+        text = compiled(r"\.(?= \[[0-9])").sub(lambda stop: _without_stop(stop, code), text)
     text, num_stops = _STOP_BEFORE_STOP.subn("\ue000", text)
     if num_stops:
         text = _LAST_STOP.sub("\\1\ue000", text)
@@ -226,35 +224,40 @@ def _shown(text: str, code: str) -> str:
 
 def _without_stop(stop: re.Match[str], code: str) -> str:
     """Return what is shown for the full stop before a reference, by the word that it follows."""
-    word = _LETTERS_AT_END.search(stop.string[max(0, stop.start() - 20) : stop.start()])
+    word = re.search(r"[^\W\d_]+$", stop.string[max(0, stop.start() - 20) : stop.start()])
     if word and (word[0] == "др" or is_listed(word[0], before_numbers_of(code))):
         return "_"
     return "."
 
 
-def _same_lines(texts: list[str], lines: str) -> list[str]:
+def _cut_alike(texts: list[str], lines: str) -> str:
     """Cut paragraphs where `lines`, which show them with other characters, are cut."""
     text = "".join(texts)
     ends = accumulate(map(len, lines.split("\n")), initial=0)
-    return [text[start:end] for start, end in pairwise(ends)]
+    return "\n".join(text[start:end] for start, end in pairwise(ends))
 
 
 def _cut_for_calls(text: str) -> list[str]:
     """Cut a very long paragraph into texts of at most `LONGEST_CALL` characters, after a sentence,
-    or else after a word, or else anywhere.
+    or else after a word, or else anywhere; one that repeats a few words into short ones, so that
+    they are equal and only one is split.
     """
+    least = LONGEST_CALL // 2
+    middle = len(text) // 2
+    period = text.find(text[middle : middle + 40], middle + 1, middle + 240) - middle
+    if period > 0 and text[middle : middle + 600] == text[middle + period :][:600]:
+        least = SHORTEST_CALL // 2
     parts = []
     start = 0
-    while len(text) - start > LONGEST_CALL:
+    while len(text) - start > 2 * least:
         longest_stop = start + LONGEST_CALL
-        sentence_end = _SENTENCE_END.search(text, start + LONGEST_CALL // 2, longest_stop)
-        last_space = text.rfind(" ", start, longest_stop)
+        sentence_end = compiled(_SENTENCE_END).search(text, start + least, longest_stop)
         if sentence_end:
             stop = sentence_end.end()
-        elif last_space >= 0:
-            stop = last_space + 1
+        elif len(text) <= longest_stop:
+            break
         else:
-            stop = longest_stop
+            stop = text.rfind(" ", start, longest_stop) + 1 or longest_stop
         parts.append(text[start:stop])
         start = stop
     parts.append(text[start:])

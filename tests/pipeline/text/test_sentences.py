@@ -11,8 +11,6 @@ from clozeworks.pipeline.text import sentences
 from clozeworks.pipeline.text.sentence_joins import join, join_rules_of
 from clozeworks.pipeline.text.sentence_quotes import Quotations
 from clozeworks.pipeline.text.sentence_rules import (
-    JOINS,
-    MISSED_ENDS,
     WORDS,
     Rule,
     language_code,
@@ -147,14 +145,14 @@ def test_whitespace_and_invisible_characters() -> None:
     assert normalise("a hy\u00ad\nphen at a line's end") == "a hyphen at a line's end"
 
 
-@pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
+@pytest.mark.parametrize("rule", WORDS.joins, ids=lambda rule: rule.example)
 def test_each_rule_joins_its_example(rule: Rule) -> None:
     for language in ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split():
         text = rule.example.replace("|", "")
         assert split_sentences([text], language) == [text]
 
 
-@pytest.mark.parametrize("rule", JOINS, ids=lambda rule: rule.example)
+@pytest.mark.parametrize("rule", WORDS.joins, ids=lambda rule: rule.example)
 def test_no_rule_is_there_for_what_sentencex_does(rule: Rule) -> None:
     languages = ["bg", "ru", "it", "en"] if rule.languages == "*" else rule.languages.split()
     pieces = [
@@ -164,7 +162,7 @@ def test_no_rule_is_there_for_what_sentencex_does(rule: Rule) -> None:
     assert [piece.strip() for piece in rule.example.split("|")] in pieces
 
 
-@pytest.mark.parametrize("rule", MISSED_ENDS, ids=lambda rule: rule.example)
+@pytest.mark.parametrize("rule", WORDS.missed_ends, ids=lambda rule: rule.example)
 def test_each_rule_cuts_its_example(rule: Rule) -> None:
     sentences = [sentence.strip() for sentence in rule.example.split("|")]
     languages = ["lv", "es", "en"] if rule.languages == "*" else rule.languages.split()
@@ -254,7 +252,11 @@ def test_a_run_of_combining_marks_is_cut_off() -> None:
 
 def test_each_language_code_of_the_tables_is_reached_and_stands_once() -> None:
     lists = (WORDS.own_initials, WORDS.syllabic, WORDS.gershayim, WORDS.mirrored_quotes)
-    rows = [*lists, WORDS.years_end, *(rule.languages for rule in (*JOINS, *MISSED_ENDS))]
+    rows = [
+        *lists,
+        WORDS.years_end,
+        *(rule.languages for rule in (*WORDS.joins, *WORDS.missed_ends)),
+    ]
     for name in WORDS.__struct_fields__:
         table = getattr(WORDS, name)
         if isinstance(table, dict) and name not in ("parts", "rules_of"):
