@@ -33,7 +33,7 @@ from .sentence_rules import (
 
 _NEXT = (
     rf"(?P<closers>[\"'”’»)\]¹²³†‡]*)"
-    rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?(?P<next>\d+|[^\W_]+))"
+    rf"(?= [\"“‘'«„»(\[¿¡—–{ORPHAN}-]* ?(?P<next>\d+|(?![a-zа-я])[^\W_]+))"
 )
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 _ROMAN = re.compile("[IVXLC]+")

@@ -98,13 +98,17 @@ def join_rules_of(code: str) -> JoinRules:
     if vowelless:
         consonants = with_parts("[{consonants}]")
         may_join += (rf"(?<=[^\w]{consonants}{{{length}}}\. \n)" for length in (2, 3, 4))
+    forms = {
+        form
+        for word in abbreviations | before_capitals
+        for form in (word, word.capitalize(), word.title(), word.upper())
+    }
     # A look-behind has a fixed length; that a word of it begins there is seen first.
-    words = sorted({word.lower() for word in abbreviations | before_capitals})
-    for length, same_length in groupby(sorted(words, key=len), key=len):
-        listed = rf"(?i:{'|'.join(map(re.escape, same_length))})\. \n)"
-        may_join.append(rf"(?<!\w[^\n]{{{length}}}\. \n)(?<={listed}")
+    for length, same_length in groupby(sorted(forms, key=lambda form: (len(form), form)), key=len):
+        listed = "|".join(map(re.escape, same_length))
+        may_join.append(rf"(?<!\w[^\n]{{{length}}}\. \n)(?<=(?:{listed})\. \n)")
         if proclitics:
-            may_join.append(rf"(?<=[^\w][{proclitics}]{listed}")
+            may_join.append(rf"(?<=[^\w][{proclitics}](?:{listed})\. \n)")
 
     def candidates(beginnings: str) -> str:
         # It begins with a character, which makes the search fast.

@@ -36,7 +36,7 @@ from .sentence_rules import (
 # gets more characters.
 LONGEST_CALL = 20_000
 # Nor is what has no more cut, though it repeats itself.
-SHORTEST_CALL = 1000
+SHORTEST_CALL = 4000
 
 # Not whitespace, and never wanted: control characters, lone halves of surrogate pairs (Arrow
 # refuses them), soft hyphens, zero-width spaces, byte order marks and marks of writing direction.
@@ -246,7 +246,7 @@ def _cut_for_calls(text: str) -> list[str]:
     middle = len(text) // 2
     period = text.find(text[middle : middle + 40], middle + 1, middle + 240) - middle
     if period > 0 and text[middle : middle + 600] == text[middle + period :][:600]:
-        least = SHORTEST_CALL // 2
+        least = SHORTEST_CALL // 8
     parts = []
     start = 0
     while len(text) - start > 2 * least:
