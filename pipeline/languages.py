@@ -55,12 +55,14 @@ def known_language(code: str) -> str:
         from babel import Locale, localedata
         from babel.core import get_global
 
+        # A language that has a locale has a name, too; to read names and aliases takes 40 ms.
+        if len(language) == 2 and localedata.exists(language):
+            return tag
         aliases = get_global("language_aliases")
         shorter = aliases.get(language, "")
         if len(language) == 3 and len(shorter) == 2:  # ukr, whose rules would not be found
             return f"{shorter}{hyphen}{subtags}"
-        # A language that has a locale has a name, too, and the names take 30 ms to load.
-        if len(language) == 2 and not localedata.exists(language) and language not in aliases:
+        if len(language) == 2 and language not in aliases:
             return tag if language in Locale("en").languages else ""
     return tag
 

@@ -175,39 +175,8 @@ def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
 def _goes_on(before: str, following: str, rules: JoinRules, is_cased: bool) -> bool:
     if rules.abbreviated and _ends_abbreviated(before, following, rules):
         return True
-    if _is_plain(before, following, rules, is_cased=is_cased):
-        return False
-    return _matches(before, following, rules, is_cased=is_cased)
-
-
-def _is_plain(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
-    """Return whether no pattern can match at a break: "... a word.⏎Next ..."."""
-    # A short line may be an abbreviation.
-    if len(before) < 9 or before[-1] != " ":
-        return False
-    last = before[-3]
-    if last.isdigit():  # "12.⏎Next" may be a date
-        return False
-    first = following[0]
-    if not first.isupper() and (is_cased or not first.islower()):
-        # Behind "?" a quotative may follow.
-        return before[-2] not in "?!" and first > LAST_CASED and first.isalpha() and last.isalpha()
-    if last in "?!" and before[-2] not in "?!.":  # who said that may follow
-        return False
-    if last in "IVX" or before[-4] == " ":  # "II.⏎Next", "1930 r.⏎Next"
-        return False
-    if not rules.before_capitals:
-        return True
-    word = before[before.rfind(" ", 0, -2) + 1 : -2]
-    last_part = word if word.isalpha() else _PARTS.split(word)[-1]  # "l'art", "Rear-Adm"
-    return not (
-        is_listed(word, rules.before_capitals) or is_listed(last_part, rules.before_capitals)
-    )
-
-
-def _matches(before: str, following: str, rules: JoinRules, *, is_cased: bool) -> bool:
     start = "_" if len(before) > _SEEN_BEFORE else ""  # not the sentence's
-    last_word = re.search(r"([^\W\d_]+)\. ?$", before[-_LONGEST_INITIAL:])
+    last_word = re.search(r"(?<![^\W_])([^\W\d_]+)\. ?$", before[-_LONGEST_INITIAL:])
     if last_word:
         if re.match(_NUMBER, following) and is_listed(last_word[1], rules.before_numbers):
             return True

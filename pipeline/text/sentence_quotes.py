@@ -178,14 +178,6 @@ def _opens(mark: re.Match[str], opened: re.Match[str] | None) -> bool:
     return may_open and not is_misplaced
 
 
-def may_quote(text: str) -> bool:
-    """Return whether a text may have a quotation."""
-    # Single characters first, which are found faster than any of a set.
-    if '"' in text or "'" in text or "«" in text or "„" in text:
-        return True
-    return ("“" in text or "‘" in text) and _OPENS.search(text) is not None
-
-
 def is_open(line: str) -> bool:
     """Return whether a quotation or bracket that `line` opens is not closed in it."""
     line = line[-2000:]  # what is open longer was not closed; so that the time is linear
@@ -211,7 +203,7 @@ class Quotations:
 
     def __init__(self, lines: str) -> None:
         self._lines = lines
-        self._may_quote = may_quote(lines)
+        self._may_quote = any(mark in lines for mark in "\"'“‘«„")
         self._openers: list[int] = []
         self._num_read = 0
         self._spans: dict[int, tuple[int, int] | None] = {}

@@ -15,6 +15,7 @@ from clozeworks.pipeline.text.sentence_rules import (
     Rule,
     language_code,
     months_of,
+    with_parts,
     words_of,
 )
 from clozeworks.pipeline.text.sentences import (
@@ -341,3 +342,17 @@ def test_norwegian_has_its_rules_by_any_of_its_codes(code: str):
 def test_a_wrong_file_of_abbreviations_is_named(file: str):
     with pytest.raises(UserError, match="`abbreviations` is not a TOML file of words by language"):
         stops_of(file, "de")
+
+
+def test_the_listed_letters_are_those_of_unicode():
+    def characters(part: str) -> list[str]:
+        pattern = re.compile(with_parts(f"[{{{part}}}]"))
+        return [char for char in map(chr, range(0x61, 0x2000)) if pattern.match(char)]
+
+    assert all(
+        unicodedata.category(char) == "Lo" or "ა" <= char <= "ჰ" for char in characters("uncased")
+    )
+    assert {unicodedata.category(char) for char in characters("signs")} == {"Mn", "Mc"}
+    assert {unicodedata.combining(char) for char in characters("viramas")} == {9}
+    assert not set("aeiouyäöüéèıɔɛʊаеиоуыэюяәөүұαειουω") & set(characters("consonants"))
+    assert set("bcdfghßñбвгджзклмндρσ") <= set(characters("consonants"))
