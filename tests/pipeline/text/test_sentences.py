@@ -96,7 +96,8 @@ def test_the_listed_months_are_those_of_cldr(language: str, monkeypatch: pytest.
     assert months_of(language) == listed
 
 
-@given(PIECES, st.sampled_from([*WORDS.own_initials.split(), "de", "ru", "hi"]))
+# Not in Chinese and Japanese, whose patterns are for what the search sees.
+@given(PIECES, st.sampled_from(["en", "ko", "de", "ru", "hi"]))
 def test_one_search_sees_all_that_is_to_be_joined(pieces: list[str], language: str) -> None:
     rules = join_rules_of(language)
     every_break = r"\n(?<!\n\n)(?!\n)"
