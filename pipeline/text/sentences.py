@@ -234,7 +234,7 @@ def _cut_alike(texts: list[str], lines: str) -> str:
     """Cut paragraphs where `lines`, which show them with other characters, are cut."""
     text = "".join(texts)
     ends = accumulate(map(len, lines.split("\n")), initial=0)
-    return "\n".join(text[start:end] for start, end in pairwise(ends))
+    return "\n".join([text[start:end] for start, end in pairwise(ends)])
 
 
 def _cut_for_calls(text: str) -> list[str]:
