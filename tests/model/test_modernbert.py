@@ -295,7 +295,7 @@ OLD_FORM = {
 def test_both_forms_of_config_json_are_read_and_written(values):
     shape = read_hf(values)
     assert isinstance(shape, ModernBertConfig)
-    thetas = {"global_rope_theta": 7.0, "local_rope_theta": 8.0}
+    thetas: Any = {"global_rope_theta": 7.0, "local_rope_theta": 8.0}
     assert shape == ModernBertConfig(num_hidden_layers=6, global_attn_every_n_layers=4, **thetas)
     written = shape.to_hf()
     ours = {**OLD_FORM, "position_embedding_type": None}

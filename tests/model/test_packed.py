@@ -210,7 +210,7 @@ def test_segment_embeddings_are_those_of_the_table():
 def test_one_graph_serves_micro_batches_of_both_lengths(tmp_path):
     torch._dynamo.reset()
     counters.clear()
-    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    dropout: Any = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     model = make_model(num_hidden_layers=1, hidden_size=16, **dropout)
     model.compile_parts(backend="eager", fullgraph=True)
     made = []

@@ -47,7 +47,7 @@ def trainer(
     dataset.load_state_dict(dataset.state_dict(num_batches=first_batch))
     arguments = transformers.TrainingArguments(
         str(output), max_steps=STEPS, per_device_train_batch_size=ROWS,
-        learning_rate=CONFIG.learning_rate, weight_decay=0.01, adam_epsilon=1e-6, logging_steps=1,
+        learning_rate=1e-3, weight_decay=0.01, adam_epsilon=1e-6, logging_steps=1,
         save_steps=3, use_cpu=True, report_to=[], disable_tqdm=True, **more,
     )  # fmt: skip
     trained = transformers.Trainer(theirs, arguments, train_dataset=dataset, data_collator=collate)

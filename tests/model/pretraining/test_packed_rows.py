@@ -216,9 +216,9 @@ def varlen_attention(
         if window is not None:  # FlashAttention's is exclusive
             at = torch.arange(stop - start)
             near = (at[:, None] - at).abs() < window
-        inputs = (tensor[:, :, start:stop] for tensor in (query, key, value))
+        q, k, v = (tensor[:, :, start:stop] for tensor in (query, key, value))
         scale = arguments["scaling"]
-        outputs.append(F.scaled_dot_product_attention(*inputs, near, scale=scale))
+        outputs.append(F.scaled_dot_product_attention(q, k, v, near, scale=scale))
     return torch.cat(outputs, 2).transpose(1, 2), None
 
 

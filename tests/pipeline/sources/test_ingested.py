@@ -79,7 +79,7 @@ def test_an_unfinished_directory_is_refused(tmp_path: Path):
             ingest([str(source)], f"{tmp_path}-new", CONFIG, ONE)
 
 
-ROW = {"doc_id": "s:a  b", "source": "s", "language": "en", "title": "T"}
+ROW: dict[str, object] = {"doc_id": "s:a  b", "source": "s", "language": "en", "title": "T"}
 ROW |= {"sentences": ["It is.", "It was."]}
 
 

@@ -13,7 +13,7 @@ from clozeworks.pipeline.sources.row_documents import Columns, Table, row_docume
 from clozeworks.pipeline.sources.streams import RawDocument
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
-NAMES = {"name": "c4/part-0.jsonl", "stem": "c4/part-0", "source": "jsonl"}
+NAMES: Any = {"name": "c4/part-0.jsonl", "stem": "c4/part-0", "source": "jsonl"}
 TABLE = Table(**NAMES, columns=Columns(), config=IngestConfig())
 
 

@@ -1,5 +1,7 @@
 """What Project Gutenberg and printers put around a book, and marks in its text."""
 
+from typing import Any
+
 import pytest
 from clozeworks.pipeline.counters import Counters
 from clozeworks.pipeline.sources.streams import RawDocument
@@ -12,7 +14,8 @@ from tests.fixtures.text_files import BOOK, PROSE, paragraphs_of, read_text
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_gutenberg_book_is_its_prose(newline: str) -> None:
-    head = {"id": "shelf/book", "source": "gutenberg", "title": "The Bear A Story for the Young"}
+    head: Any = {"id": "shelf/book", "source": "gutenberg"}
+    head["title"] = "The Bear A Story for the Young"
     assert read_text(BOOK.replace("\n", newline)) == [
         RawDocument(**head, language="en", paragraphs=PROSE)
     ]
