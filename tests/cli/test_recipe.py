@@ -50,12 +50,9 @@ def lines_of_dry_run(capsys: pytest.CaptureFixture[str], recipe: str, *args: str
 def test_variables_are_filled_in_and_may_name_those_above(recipe: str, tmp_path: Path):
     first, second = (stage.values for stage in read_recipe(recipe, "out"))
     assert first == {
-        "command": ["pretrain"],
-        "arguments": ["instances"],
-        "output": ["out/run-300"],
-        "steps": ["300"],
-        "overwrite": ["false"],
-    }
+        "command": ["pretrain"], "arguments": ["instances"], "output": ["out/run-300"],
+        "steps": ["300"], "overwrite": ["false"],
+    }  # fmt: skip
     assert second["arguments"] == ["classify", str(tmp_path / "tables")]
     assert second["learning-rates"] == ["0.001", "0.002"]
 

@@ -123,11 +123,8 @@ def test_figure_5_fine_tunes_archived_models(data, corpus, tmp_path):
     run("figure5", data, tmp_path, task, corpus=corpus, steps=4, points=2)
     cells = read_cells(tmp_path / "figure5")
     assert [(cell["row"], cell["column"]) for cell in cells] == [
-        ("masked-lm", "2"),
-        ("masked-lm", "4"),
-        ("left-to-right", "2"),
-        ("left-to-right", "4"),
-    ]
+        ("masked-lm", "2"), ("masked-lm", "4"), ("left-to-right", "2"), ("left-to-right", "4"),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

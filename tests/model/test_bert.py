@@ -21,18 +21,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.fixtures.parity_fixture import check_learning
 
 SMALL = {
-    "vocab_size": 97,
-    "hidden_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
+    "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
     "intermediate_size": 80,
-}
+}  # fmt: skip
 OTHER = SMALL | {
-    "hidden_size": 40,
-    "num_attention_heads": 2,
-    "hidden_act": "gelu_new",
-    "num_hidden_layers": 1,
-}
+    "hidden_size": 40, "num_attention_heads": 2, "hidden_act": "gelu_new", "num_hidden_layers": 1,
+}  # fmt: skip
 LENGTHS = [[17, 17, 17], [3, 24, 11, 1], [9]]
 
 

@@ -187,12 +187,9 @@ def write_data(folder: Path, labels: Sequence[str] = "01") -> Path:
 def test_killed_runs_resume_to_the_same_bits(task, labels, checkpoint, tmp_path, monkeypatch):
     data = write_data(tmp_path, labels)
     options: dict[str, Any] = {
-        "batch_size": 8,
-        "epochs": 2,
-        "learning_rates": (1e-3, 2e-3),
-        "device": "cpu",
+        "batch_size": 8, "epochs": 2, "learning_rates": (1e-3, 2e-3), "device": "cpu",
         "max_length": 24,
-    }
+    }  # fmt: skip
     if task == "classify":
         options["text"] = "sentence"
     config = FinetuneConfig(**options)
@@ -279,11 +276,8 @@ def test_dev_is_measured_after_each_epoch_and_the_best_weights_are_kept(checkpoi
     assert (work.step, work.state.best_step, work.state.best_score) == (16, 8, 0.75)
     rows = read_csv(tmp_path / "metrics.csv")
     assert [(row["step"], row["split"], row["accuracy"]) for row in rows] == [
-        ("8", "dev", "0.75"),
-        ("10", "train", ""),
-        ("16", "train", ""),
-        ("16", "dev", "0.5"),
-    ]
+        ("8", "dev", "0.75"), ("10", "train", ""), ("16", "train", ""), ("16", "dev", "0.5"),
+    ]  # fmt: skip
     # They are those of a run that stops there.
     other = make_work(checkpoint, features, tmp_path / "other", [1.0])
     measure = other.measure

@@ -29,12 +29,9 @@ from tests.fixtures.finetune_fixture import write_reviews
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}
 SHAPE: dict[str, Any] = {
-    "architecture": "modernbert",
-    "model": "tiny",
-    "num_layers": 4,
-    "hidden_size": 32,
+    "architecture": "modernbert", "model": "tiny", "num_layers": 4, "hidden_size": 32,
     "num_heads": 2,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

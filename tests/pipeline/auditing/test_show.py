@@ -29,12 +29,9 @@ ROW = {
     "document_a": 3, "document_b": 8, "duplicate": 2,
 }  # fmt: skip
 DOCUMENT = {
-    "doc_id": "enwiki:7",
-    "source": "enwiki",
-    "language": "en",
-    "title": "[b]Cloze[/b]",
+    "doc_id": "enwiki:7", "source": "enwiki", "language": "en", "title": "[b]Cloze[/b]",
     "sentences": ["One.", "Two."],
-}
+}  # fmt: skip
 
 
 def write(path: Path, stage: str, table: pa.Table) -> str:
@@ -120,12 +117,9 @@ def test_of_packed_rows_only_the_documents_with_these_ids_are_shown(tmp_path: Pa
     rows = [{**DOCUMENT, "doc_id": f"enwiki:{number}"} for number in range(4)]
     directory = write(tmp_path / "documents", "ingest", pa.Table.from_pylist(rows, DOCUMENTS))
     row = {
-        "input_ids": [CLS, 5, SEP, CLS, 7, SEP],
-        "sequence_starts": [0, 3],
-        "masked_lm_positions": [1],
-        "masked_lm_ids": [6],
-        "duplicate": 0,
-    }
+        "input_ids": [CLS, 5, SEP, CLS, 7, SEP], "sequence_starts": [0, 3],
+        "masked_lm_positions": [1], "masked_lm_ids": [6], "duplicate": 0,
+    }  # fmt: skip
     rows = [{**row, "documents": [0, 1]}, {**row, "documents": [2, 3]}]
     schema = instances_schema(len(VOCABULARY), packed=True)
     found = write(tmp_path / "instances", "build", pa.Table.from_pylist(rows, schema))

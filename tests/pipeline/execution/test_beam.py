@@ -74,12 +74,9 @@ RUNNERS = pytest.mark.parametrize(
     ],
 )
 COUNTED = {
-    "clozeworks.ingest/numbers": 10,
-    "clozeworks.ingest/sum": 60,
-    "clozeworks.ingest/odd": 4,
-    "clozeworks.ingest/rows": 0,
-    "clozeworks.ingest/bytes": 0,
-}
+    "clozeworks.ingest/numbers": 10, "clozeworks.ingest/sum": 60, "clozeworks.ingest/odd": 4,
+    "clozeworks.ingest/rows": 0, "clozeworks.ingest/bytes": 0,
+}  # fmt: skip
 
 
 @RUNNERS

@@ -30,14 +30,11 @@ from tests.fixtures.manifest_fixture import write_manifest
 NAME = "train-00000-of-00001.parquet"
 TABLE = pa.table(
     {
-        "doc_id": ["a:1"],
-        "source": ["a"],
-        "language": ["en"],
-        "title": [""],
+        "doc_id": ["a:1"], "source": ["a"], "language": ["en"], "title": [""],
         "sentences": [["One."]],
     },
     schema=DOCUMENTS,
-)
+)  # fmt: skip
 
 
 def test_files_carry_the_version_beside_other_metadata(tmp_path: Path):
