@@ -60,6 +60,7 @@ def template(**fields: Any) -> dict[str, Any]:
 
 METASPACE = {"type": "Metaspace", "replacement": "a"}
 METASPACES = {"type": "Sequence", "pretokenizers": [METASPACE] * 2}
+MANY_TOKENS = {"x": {"ids": [2], "tokens": ["[CLS]"] * 99}}
 PROCESSING = {"type": "BertProcessing", "sep": ["[SEP]", 9], "cls": ["[CLS]", 2]}
 
 
@@ -116,6 +117,7 @@ def nested(depth: int) -> Any:
             template(special_tokens={"x": {"ids": [2] * 99}}),
             "ids: expected array",
         ),
+        ("post_processor", template(special_tokens=MANY_TOKENS), "tokens: expected array"),
         ("post_processor", template(single=[0] * 17), "single: expected array of length <= 16"),
         ("added_tokens", [{"id": 1_000_000_000, "content": "x"}], "id 1000000000, and there are 9"),
         ("added_tokens", [{"id": True, "content": "x"}], "id: expected int, got bool"),
