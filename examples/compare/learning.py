@@ -199,7 +199,7 @@ def _train_theirs(plan: Plan, seed: int) -> float | None:
         str(folder),
         max_steps=plan.steps,
         per_device_train_batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate,
+        learning_rate=recipe.learning_rate or 0.0,  # `learning` gives one
         warmup_steps=plan.steps // 10,
         weight_decay=0.01,
         bf16=recipe.precision == "bf16",
