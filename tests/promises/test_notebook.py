@@ -69,7 +69,7 @@ def test_the_lesson_runs(tmp_path: Path):
         assert f"{name} = " in parameters.source
         parameters.source += f"\n{name} = {value!r}"
     shown = run_notebook(notebook, tmp_path)
-    assert "All 31 checks hold." in shown
+    assert "All 30 checks hold." in shown
     assert shown.count("image/png") == 4
     assert "most memory" in shown
 
