@@ -30,7 +30,7 @@ quick: .venv/test
 	$(call timed,quick tests,30 seconds) $(BIN)/pytest -m 'not slow' $(QUICK)
 
 test: .venv/test
-	$(call timed,all tests,8 minutes) $(TEST)
+	$(call timed,all tests,6 minutes) $(TEST)
 
 # What computes once more, as on a processor without AVX-512, AMX and bf16; without the tests of several processes, kills,
 # mistakes and compiled graphs, which are the same on every processor.
