@@ -338,22 +338,24 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
     closer: dict[int, int] = {}
     stack: list[tuple[str, int]] = []
     num_open: Counter[str] = Counter()
-    opening_of = {"}}": "{{", "]]": "[[", "|}": "{|"}
+    opening_of = {"}}": "{{", "|}": "{|"}
     for index in range(1, len(parts), 2):
-        token = parts[index].lstrip("\n\t :")
-        opening = opening_of.get(token)
-        if opening is None:
+        token = parts[index]
+        if token == "[[":  # links first, which are most
+            stack.append((token, index))
+        elif token == "]]":
+            if stack and stack[-1][0] == "[[":
+                closer[stack.pop()[1]] = index
+        elif opening := opening_of.get(token := token.lstrip("\n\t :")):
+            while num_open[opening]:
+                last, start = stack.pop()
+                num_open[last] -= 1
+                if last == opening:
+                    closer[start] = index
+                    break
+        else:
             stack.append((token, index))
             num_open[token] += 1
-            continue
-        if opening == "[[" and stack and stack[-1][0] != "[[":
-            continue
-        while num_open[opening]:
-            last, start = stack.pop()
-            num_open[last] -= 1
-            if last == opening:
-                closer[start] = index
-                break
     return closer
 
 
