@@ -49,8 +49,8 @@ def pretrain(
 
     The same call resumes an interrupted run; `overwrite` starts over, and `stop` lets another
     thread end the run early, once everything is saved: ``status`` is then ``interrupted``, else
-    ``finished`` or ``already finished``. `progress` is called after each update (on a GPU after
-    every tenth) with ``step``, ``steps``, ``learning_rate``, `evaluate.metrics` in training and
+    ``finished`` or ``already finished``. `progress` is called after each update (on a GPU ten
+    times a second) with ``step``, ``steps``, ``learning_rate``, `evaluate.metrics` in training and
     `Clock.rates`; while held-out rows are measured with a ``stage``. Raises `UserError` for
     instances that do not match each other or the model, another run's directory, a loss that is not
     finite, and a batch that does not fit into memory.
