@@ -110,8 +110,9 @@ def run(
 def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> list[Stage]:
     """Return the stages of the recipe at `path`, in order.
 
-    ``{recipe}`` is the recipe's folder and ``{output}`` is `output`; others come from its
-    ``[variables]``, unless `assignments` such as ``steps=300`` replace them.
+    ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
+    recipe's ``[variables]``, where one may name those above it, unless `assignments` such as
+    ``steps=300`` replace them. Raises `UserError` naming the stage and the fault.
     """
     recipe = read_toml(path, _RecipeFile)
     replaced = {}

@@ -146,7 +146,9 @@ class Checkpoint:
         return vocabulary
 
     def text_tokenizer(self, max_length: int) -> TextTokenizer:
-        """Return what makes rows of texts; raise `UserError` if the model has no room for them."""
+        """Return what turns texts into rows of at most `max_length` tokens; raise `UserError` if
+        the model lacks embeddings for its tokens or that many positions.
+        """
         tokenizer = TextTokenizer(self.name)
         self._check_vocabulary(tokenizer.vocab_size)
         num_positions = self.shape.num_positions
@@ -169,7 +171,13 @@ class Checkpoint:
         return int(min(model_max_length(self.name), self.shape.num_positions))
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights, on the CPU, by their names in ``transformers`` today."""
+        """Return the weights by their names in ``transformers`` today, on the CPU.
+
+        Reads ``model.safetensors``, its parts that ``model.safetensors.index.json`` names, or
+        ``pytorch_model.bin`` without running code from it. Old names (``gamma`` and ``beta``)
+        become today's, copies of tied weights are dropped, and the missing prefix of an encoder
+        alone (``bert.``, ``model.``) is added.
+        """
         files = _weight_files(self.folder)
         if not files:
             raise UserError(f"{self.name} has no weights: {WEIGHTS} is missing.")
@@ -200,7 +208,12 @@ class Checkpoint:
         return current_names(self.shape, weights)
 
     def load_into(self, model: nn.Module, new: tuple[str, ...] = ()) -> list[str]:
-        """Copy the weights into `model`; return the missing ones, which begin with one of `new`."""
+        """Copy the weights into `model`, and return the names of missing ones.
+
+        Only weights whose names begin with one of `new` (for instance ``classifier.``) may be
+        missing; they stay as they are. Weights that the model does not use are left out. Raises
+        `UserError` for other shapes.
+        """
         weights = self.weights()
         if isinstance(model, PretrainModel) and model.untied_weight in weights:
             raise UserError(
@@ -239,7 +252,11 @@ class Checkpoint:
         return missing
 
     def pretrain_model(self, masked_words_alone: bool = False) -> PretrainModel:
-        """Return the model, on the CPU; `masked_words_alone` needs no pooler nor next sentences."""
+        """Return the model with its pre-training heads, on the CPU, in training mode.
+
+        For `masked_words_alone` a BERT needs no pooler and no next-sentence head, as those of
+        ``BertForMaskedLM``; where they are missing, they stay unset.
+        """
         with UnsetWeights():
             model = make_pretrain_model(self.shape)
         unused = ("bert.pooler.", "cls.seq_relationship.")

@@ -103,9 +103,12 @@ def evaluate_minimal_pairs(
 
 
 def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
-    """Return the figures of pairs from the acceptable sentence's scores less the other's: the share
-    with a higher one (``accuracy``, with its 95% interval), and BabyLM's ``token_alone``, to which
-    ``ties`` count.
+    """Return the number of ``pairs``, the share in which the acceptable sentence has the higher
+    score, the ends of its 95% interval (Wilson's), ``low`` and ``high``; and as BabyLM's evaluation
+    has it: the share with each token masked alone, ``token_alone``, ``ties`` being right.
+
+    `differences_2N` is the acceptable sentence's score less the other's: with each token masked
+    alone, and with those to its right in its word.
     """
     token_alone_N, whole_word_N = differences_2N
     num_right, num_pairs = int((whole_word_N > 0).sum()), len(whole_word_N)
@@ -121,7 +124,9 @@ def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
 
 
 def read_minimal_pairs(data: str | Path) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield the acceptable and the other sentence of each pair, and its kinds by column."""
+    """Yield the acceptable and the other sentence of each pair of a table, or of all JSON Lines or
+    files of MultiBLiMP in a folder, by name; and its kinds, by column.
+    """
     files = [local_copy(data)]
     if files[0].is_dir():
         folder = files[0]
@@ -166,7 +171,9 @@ def sentence_scores(
     sentences: Sequence[str],
     tokens_at_once: int | None = None,
 ) -> np.ndarray:
-    """Return each sentence's two scores, float64 (2, N): single tokens masked, and words."""
+    """Return the natural logarithm of each sentence's pseudo-likelihood, float64 (2, N): with each
+    token masked alone, and with those to its right in its word; 0 for a sentence without tokens.
+    """
     device = next(model.parameters()).device
     limit = model.config.num_positions
     is_decoder = model.config.is_decoder

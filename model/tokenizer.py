@@ -76,7 +76,10 @@ class TextTokenizer:
         return self.token_ids(words)
 
     def token_ids_and_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], np.ndarray]]:
-        """Return `token_ids`, and where each token lies in its text: first and end, (T, 2)."""
+        """Return `token_ids`, and where each token lies in the original text.
+
+        Offsets are int64 (T, 2): a token's first character, and one past its last.
+        """
         tokenized = []
         with faults_reported():
             encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
@@ -95,7 +98,10 @@ class TextTokenizer:
         return self.vocabulary.shown(int(token_id))
 
     def row(self, tokens_a: list[int], tokens_b: list[int] | None, max_length: int) -> TokenRow:
-        """Return the row of a text or pair, of at most `max_length` tokens (see `cut_lengths`)."""
+        """Return ``[CLS] A [SEP]``, or ``[CLS] A [SEP] B [SEP]``, of at most `max_length` tokens.
+
+        A pair that is too long is cut as `cut_lengths` says, at the ends of its segments.
+        """
         #     segment_b_start      without B the row's length
         #                v
         #     [CLS] A [SEP]              2 special tokens
@@ -139,7 +145,10 @@ def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 
 
 def model_max_length(directory: str | Path) -> float:
-    """Return the longest rows that a model was trained on, infinity if that is not recorded."""
+    """Return the longest rows that the model in `directory` was trained on, in tokens.
+
+    `pretrain` writes it; other checkpoints may not say (infinity), or more than is true.
+    """
     settings = _settings(read_files(str(directory)), "tokenizer_config.json", directory)
     length = settings.get("model_max_length")
     return length if isinstance(length, int | float) and length > 0 else math.inf

@@ -180,6 +180,7 @@ class Pooler(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden_BLD: Tensor) -> Tensor:
+        """Return (B, D)."""
         return torch.tanh(self.dense(hidden_BLD[:, 0]))
 
 
@@ -230,6 +231,7 @@ class Transform(DenseGelu):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """Return (M, D)."""
         return self.LayerNorm(super().forward(hidden))
 
 

@@ -148,7 +148,9 @@ class EncoderConfig(ABC):
 
     @abstractmethod
     def encoder_flops(self, lengths: "np.ndarray") -> float:
-        """Return the FLOPs of a forward pass without heads, 2 n k m for a product of matrices."""
+        """Return the FLOPs of a forward pass without heads on rows of these `lengths`: 2 n k m for
+        a product of (n, k) and (k, m) matrices.
+        """
 
     @abstractmethod
     def activation_bytes(self) -> float:

@@ -45,7 +45,9 @@ class Encoder(nn.Module, ABC):
     def compute_states(
         self, tokens: Tensor, types: Tensor, positions: Tensor, layout: PaddedRows | PackedRows
     ) -> list[Tensor]:
-        """Return the states (..., D) of the embeddings and after each layer, the last for heads."""
+        """Return the states (..., D) of the embeddings and after each layer, the last as heads take
+        it; tokens are (T,), or in blocks (G, N).
+        """
 
     @abstractmethod
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:

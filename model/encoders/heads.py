@@ -189,7 +189,9 @@ class PretrainModel(nn.Module, ABC):
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
     ) -> PretrainOutput:
-        """Return what a model of ``transformers`` does for the same arguments, int64 (B, L)."""
+        """Return what a model of ``transformers`` returns for the same arguments, int64 (B, L), and
+        (B,) for `next_sentence_label`; ``collate`` makes them of rows that are not packed.
+        """
         states_BLD = self.encoder(input_ids, token_type_ids, attention_mask)
         logits_MV = self.token_logits(states_BLD.flatten(0, 1))
         logits = logits_MV.view(*input_ids.shape, -1)

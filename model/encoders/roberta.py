@@ -27,6 +27,7 @@ class RobertaModel(BertModel):
     optional_modules = ()
 
     def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """Return the first state of each row (B, D)."""
         return states_BLD[:, 0]
 
     def row_classifier(self, num_outputs: int) -> nn.Module:

@@ -119,7 +119,9 @@ def infer(
     model: TaskModel, features: Sequence[Feature], inference: Inference, most_tokens: int = 8192
 ) -> list[np.ndarray]:
     """Return the head's outputs for each feature, in order, without dropout, of about `most_tokens`
-    at once; in the device's default precision, so that thresholds tuned on dev hold for `predict`.
+    at once: float32; of a model with a `scale` in the unit of the scores, float64.
+
+    The precision is the device's default, so that thresholds tuned on dev hold for `predict`.
     """
     widths = widths_of(inference.graphs, model.encoder.config.num_positions)
 

@@ -92,7 +92,9 @@ def evaluation_batches(
 
 
 def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str, float]:
-    """Return a word's tokens and a token's characters, by which losses of vocabularies compare."""
+    """Return the tokens that a word of all ranks' rows has, and the characters that a token has:
+    losses of different vocabularies compare by the character.
+    """
     own_counts = np.bincount(rows.unmasked_ids(), minlength=len(vocabulary))
     counts = ranks.sum(torch.from_numpy(own_counts).to(ranks.device)).cpu().numpy()
     counts[~vocabulary.is_ordinary] = 0
@@ -106,7 +108,11 @@ def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str,
 
 
 def baseline(batches: Sequence[PretrainBatch]) -> dict[str, float]:
-    """Return the `metrics` of constant answers that are the best for these rows: frequencies."""
+    """Return what the best constant answers reach on these rows: the metrics of `metrics`.
+
+    They are the frequencies of the tokens that are to be predicted (a unigram model fitted to these
+    very rows) and of the labels. Few rows flatter them, as there are few different tokens.
+    """
     token_ids = [batch.masked_ids.flatten() for batch in batches]
     labels = [batch.next_sentence_label_B for batch in batches]
     values: dict[str, float] = {}

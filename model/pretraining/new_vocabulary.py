@@ -58,7 +58,11 @@ def shape_fields(
 
 
 def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:
-    """Return the ids in `old` of the pieces of each token of `new`, none if it cannot be spelt."""
+    """Return for each token of `new` the ids of its pieces in `old`, none if `old` cannot spell it.
+
+    Special tokens, and tokens that both have, are one piece. Others are normalised and cut as `old`
+    does it.
+    """
     # "the" is a whole word in WordPiece, and the end of one in byte-level BPE.
     are_of_one_kind = old.spelling == new.spelling
     spelling, cuts = _wordpiece(old) if old.spelling == "##" else _subwords(old)

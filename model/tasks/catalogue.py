@@ -42,7 +42,11 @@ def task_settings(task: Task) -> dict[str, Any]:
 
 
 def read_task(path: Path, given: Task | None = None) -> Task:
-    """Return the task in a ``task.json``; a user's own must be `given`, untuned."""
+    """Return the task in a ``task.json``.
+
+    A task of the user's own must be `given`; what was tuned on dev is then taken from the file.
+    Raises `UserError` if the file is damaged, and if `given` is not the task that was fine-tuned.
+    """
     settings = parse_json(path.read_bytes(), dict[str, Any], path, "Fine-tune again.")
     if given is None:
         if "class" in settings:

@@ -319,7 +319,11 @@ class Classification(Task[TextExample]):
         return SequenceClassifier(config, len(self.labels) or 1)
 
     def weigh_classes(self, model: nn.Module, features: Features) -> None:
-        """Weigh classes in the loss by the inverse of their numbers in `features`, 1 on average."""
+        """Set how much each class counts in the loss of `model`, by their numbers in `features`.
+
+        A class counts in inverse proportion to its number, 1 on average over the features; of
+        several labels, the yes of each counts as much as all its no.
+        """
         if self.class_weights is None:
             return
         if not isinstance(model, SequenceClassifier):
@@ -368,7 +372,9 @@ class Classification(Task[TextExample]):
         return self._measured(predictions, examples)
 
     def baseline(self, train: Examples, examples: Examples) -> Scores:
-        """Return each metric on `examples` of the constant answer that is its best on `train`."""
+        """Return each metric on `examples` of the constant answer that is best for `train` by it:
+        the most frequent class, the most frequent labels, the mean score.
+        """
         targets = self._targets(train)
         constants: dict[str, Any] = {}
         if self.has_lists:

@@ -95,8 +95,10 @@ class WordTagging(Task[SentenceExample]):
         return "\n".join(" ".join(sentence.words) for sentence in example.document)
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> list[Feature]:
-        """Return one feature per row; a sentence without words has none, and words of an unknown
-        class `IGNORED`.
+        """Return one feature per row; a sentence without words has none.
+
+        The target of a word's first token is its class, or 0 without labels; other tokens, and
+        words of an unknown class, have `IGNORED`.
         """
         class_of_tag = {tag: index for index, tag in enumerate(self.labels)}
         features = []
@@ -244,8 +246,10 @@ class EntityRecognition(WordTagging):
         return entity_scores([[] for _ in examples], map(_gold_entities, examples))
 
     def answers(self, outputs: Outputs, features: Features, examples: Examples) -> list[Answer]:
-        """Return each sentence's words, their BIO tags, and the entities by words, with the product
-        of these words' probabilities.
+        """Return each sentence's words, their BIO tags, and the entities with their probabilities.
+
+        ``start`` and ``end`` of an entity are word indices; the end is exclusive. Its probability
+        is the product of its words' probabilities.
         """
         answers = []
         tagged = self.tagged(outputs, features, examples)

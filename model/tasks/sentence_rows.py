@@ -37,7 +37,12 @@ class SentenceRow(NamedTuple):
 def sentence_rows(
     examples: Sequence[SentenceExample], tokenizer: TextTokenizer, max_length: int
 ) -> Iterator[SentenceRow]:
-    """Yield the rows of each example; each word is read from exactly one row."""
+    """Yield the rows of each example, of at most `max_length` tokens.
+
+    A sentence has one row, or several if it is longer than that. Words are tokenised one by one,
+    and stay one word even if the tokenizer splits them at punctuation. Each token, and so each
+    word, is read from exactly one row.
+    """
     # Two sentences, "cats purr loudly" and "dogs". Sentences begin at words, words at tokens:
     #
     #     tokens            cats   pur  ##r    loud  ##ly     dogs

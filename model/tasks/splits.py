@@ -159,8 +159,10 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
 
 
 def group_keys(task: Task, examples: Sequence[Any]) -> list[str]:
-    """Return the key of each example for `hold_out`, the first one met with the same texts,
-    whatever their case, spacing and order, unless groups are other than texts.
+    """Return the key of each example for `hold_out`: its group's, or that of an earlier example
+    with the same texts, whatever their case, spacing and order, unless groups are other than texts.
+
+    A key is the first one met, as it is, so that without such texts all keys are the task's.
     """
     key_of_group: dict[str, str] = {}
     key_of_texts: dict[frozenset[str], str] = {}
@@ -238,7 +240,11 @@ def make_task(name: str, data: str | Path, **options: Any) -> Task:
 
 
 def read_data(task: str | Task, data: str | Path, options: TaskOptions) -> TaskSplits:
-    """Read the examples for training and development, of which a tenth is held out if need be."""
+    """Read the examples for training and development; without a dev file, hold out a tenth by hash.
+
+    A `task` given by its name is made from the training files and `options`; a `Task` has none, as
+    its fields say all.
+    """
     if isinstance(task, str):
         check_task(task, options)
         splits = find_splits(data, KINDS[task].suffixes)

@@ -76,7 +76,9 @@ class TaskModel(nn.Module, ABC):
         """Return the head's outputs, (B, ...)."""
 
     def states(self, batch: TaskBatch) -> Tensor:
-        """Return the last hidden states (B, L, D), the first of which represents the whole row."""
+        """Return the last hidden states (B, L, D); the first of each row represents the whole row:
+        [CLS], with which in a left-to-right model the final [SEP] is swapped.
+        """
         states_BLD = self.encoder(*batch[:4])
         if not self.encoder.config.is_decoder:
             return states_BLD
@@ -113,6 +115,7 @@ class LinearHead(TaskModel):
         self.rate = config.classifier_rate
 
     def pooled(self, batch: TaskBatch) -> Tensor:
+        """Return one vector for each row (B, D)."""
         return self.encoder.pool(self.states(batch), batch.attention_mask_BL)
 
     def classify(self, values: Tensor) -> Tensor:

@@ -218,7 +218,10 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
 
 
 def split_checks(measures: Measures) -> Iterator[Check]:
-    """Judge the shares of [MASK], random and kept tokens among the masked ones."""
+    """Judge the shares of [MASK], random and kept tokens among the masked ones.
+
+    They are corrected for random tokens that equal the original, and so look kept.
+    """
     counts = measures.counts
     masked = max(counts["masked"], 1)
     percents = measures.config.mask_split

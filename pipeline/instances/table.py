@@ -41,7 +41,9 @@ def build_instances(
     rng_masks: np.random.Generator,
     duplicate: int,
 ) -> Instances:
-    """Return the instances of pass `duplicate` over `corpus`; raise as `make_pairs`."""
+    """Return the instances of pass `duplicate` over `corpus`; raise `UserError` if a pair needs a
+    second document and there is none.
+    """
     pairs = make_pairs(corpus, vocabulary.continues, config, rng_pairs)
     if config.packs:
         pairs, row_offsets = packed(pairs, config.max_length, rng_pairs)

@@ -133,7 +133,9 @@ class Added(NamedTuple):
 
 
 def write_with_words(model: str, lines: str, output: str, *, overwrite: bool) -> Added:
-    """Write the vocabulary of `model` with the words in `lines` to a directory."""
+    """Write the vocabulary of `model` with the words in `lines` to a directory; raise `UserError`
+    if it has other files, unless `overwrite`, or if a stage wrote it.
+    """
     base = read_vocabulary(model)
     words = [line.strip() for line in lines.split("\n")]
     vocabulary = add_words(base, [word for word in words if word])

@@ -360,7 +360,9 @@ def count_words(sentences: Iterable[pa.Array], splitter: Splitter) -> pa.Table:
 
 
 def count_tables(sentences: Iterable[pa.Array], splitter: Splitter) -> Iterator[pa.Table]:
-    """Yield the counts of `count_words` in parts, for each `MAX_CHUNKS` distinct chunks."""
+    """Yield the counts of `count_words`, unordered, a table for each `MAX_CHUNKS` distinct chunks;
+    a word may be in several of them.
+    """
     seen = Numbering()
     counts = np.zeros(len(seen.strings), np.int64)
     for text, starts in chain.from_iterable(map(_slices, sentences)):

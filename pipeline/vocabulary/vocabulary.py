@@ -189,7 +189,9 @@ class Vocabulary:
         return tokenizer
 
     def plain_tokenizer(self) -> Tokenizer:
-        """Return a new tokenizer that finds added tokens in a text, but not special ones."""
+        """Return a new tokenizer to which special tokens in a text are text, as "[SEP]" must not
+        end a segment. Other added tokens are found.
+        """
         fields = json.loads(self.tokenizer().to_str())
         for added in fields["added_tokens"]:
             added["special"] = added["content"] in self.specials.names
@@ -211,7 +213,10 @@ class Vocabulary:
 
     @cached_property
     def ids_in_text(self) -> np.ndarray:
-        """What each id is in a text, int32: special tokens, a Unigram's pieces, are unknown."""
+        """For each id, int32 [vocab_size], what it is in a text: special tokens are unknown there.
+
+        A Unigram has its special tokens among the pieces of text.
+        """
         ids = np.arange(len(self), dtype=np.int32)
         unknown = self.unk_id
         if unknown is None:
