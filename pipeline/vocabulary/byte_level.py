@@ -29,6 +29,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -36,6 +38,7 @@ from tokenizers.normalizers import NFC, NFD, Lowercase, Normalizer, StripAccents
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel as ByteLevelPreTokenizer
 
+from ..ragged import flat_text
 from .normalization import Normalization
 from .tokenize import (
     CHINESE_CHARACTERS,
@@ -150,16 +153,16 @@ class ByteLevelSplitter(Splitter):
         self, text: np.ndarray, starts: np.ndarray, starts_text: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Put a space before each sentence that lacks one; see `adds_space` of a vocabulary."""
-        space = np.uint8(ord(" "))
-        sentence_starts = starts[:-1]
         lacks_space = np.diff(starts) > 0
         if not self._adds_space:
             lacks_space &= ~starts_text
-        lacks_space[lacks_space] = text[sentence_starts[lacks_space]] != space
-        text = np.insert(text, sentence_starts[lacks_space], space)
-        # Each of these spaces moves all that follows its sentence's start by a byte.
-        num_inserted = np.cumsum(lacks_space)
-        starts = starts + np.append(0, num_inserted)
+        lacks_space[lacks_space] = text[starts[:-1][lacks_space]] != ord(" ")
+        offsets = pa.py_buffer(starts.astype(np.int32))
+        buffers = [None, offsets, pa.py_buffer(text)]
+        sentences = pa.Array.from_buffers(pa.binary(), len(lacks_space), buffers)
+        spaces = pc.call_function("if_else", [pa.array(lacks_space), b" ", b""])
+        spaced = pc.call_function("binary_join_element_wise", [spaces, sentences, b""])
+        text, starts = flat_text(spaced)
         return text, starts, cut_points(text, starts)
 
     def words(self, chunk: str) -> list[str]:
@@ -244,33 +247,21 @@ def _cut_at(ids: np.ndarray, line_break: int) -> tuple[np.ndarray, np.ndarray]:
     return ids[~is_end], np.append(0, ends - np.arange(len(ends)))
 
 
-# What the bytes of UTF-8 are to the rule, and `_CUTS`: whether it always ends a word between two.
-_CONTROL, _SPACE, _LETTER, _DIGIT, _PUNCTUATION, _APOSTROPHE, _DELETE, _WIDE = range(8)
-
-
-def _kind(byte: int) -> int:
+def _flags(byte: int) -> int:
+    """Return what a byte of UTF-8 may be, as flags, in the low four bits before a cut and in the
+    high four after it: there is one where the two share a flag.
+    """
     character = chr(byte)
-    if byte >= 0x80:
-        return _WIDE
-    if character.isalpha():
-        return _LETTER
-    if character.isdigit():
-        return _DIGIT
-    if character in string.punctuation:
-        return _APOSTROPHE if character == "'" else _PUNCTUATION
-    return {" ": _SPACE, "\x7f": _DELETE}.get(character, _CONTROL)
+    is_wide = byte >= 0x80
+    is_word = not is_wide and character.isalnum()
+    is_punctuation = character in string.punctuation
+    before = (byte > ord(" "), is_word, is_punctuation and character != "'", is_wide)
+    # After a wide character a space is no cut if that is white space.
+    after = (character == " ", is_punctuation, is_word, character == " ")
+    return sum(flag << place for place, flag in enumerate(before + after))
 
 
-def _is_cut(before: int, after: int) -> bool:
-    if after == _SPACE:
-        return before not in (_CONTROL, _SPACE)
-    if before in (_LETTER, _DIGIT):
-        return after in (_PUNCTUATION, _APOSTROPHE)
-    return before == _PUNCTUATION and after in (_LETTER, _DIGIT)
-
-
-_KINDS = bytes(map(_kind, range(256)))
-_CUTS = bytes(_is_cut(pair >> 3 & 7, pair & 7) for pair in range(256))
+_FLAGS = bytes(map(_flags, range(256)))
 # White space beyond ASCII, U+0085 to U+3000: the bytes of each in UTF-8 as one number.
 _WIDE_SPACES = [
     int.from_bytes(chr(code).encode()) for code in range(128, 12289) if chr(code).isspace()
@@ -283,13 +274,13 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """
     if not len(text):
         return starts[:1]
-    # One look-up a byte and one a pair of bytes, instead of a dozen comparisons.
-    kinds = look_up(text, _KINDS)
-    pairs = kinds[:-1] << 3 | kinds[1:]
+    # One look-up a byte, instead of a dozen comparisons.
+    flags = look_up(text, _FLAGS)
+    shared = flags[:-1] & (flags[1:] >> 4)
     is_cut = np.zeros(len(text) + 1, bool)
-    is_cut[1:-1] = look_up(pairs, _CUTS)
+    is_cut[1:-1] = shared
     # White space in front of a space belongs to the same word as the space.
-    spaces = np.flatnonzero(pairs == (_WIDE << 3 | _SPACE)) + 1
+    spaces = np.flatnonzero(shared >= 1 << 3) + 1
     is_cut[spaces[_follow_wide_space(text, spaces)]] = False
     is_cut[starts] = True
     return np.flatnonzero(is_cut)
