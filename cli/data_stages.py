@@ -1,5 +1,8 @@
 """Define the commands ``clozeworks ingest``, ``vocab``, ``build``, and ``corpus`` for all three."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from ..pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
@@ -13,6 +16,9 @@ from .data_summary import (
 from .options import GroupedCommand, config_options, make_config, path_option
 from .output import CommandSummary, warn
 from .progress import data_stage_terminal
+
+if TYPE_CHECKING:
+    from ..pipeline.execution.job import Stage
 
 sources_argument = click.argument(
     "sources", type=click.Path(), nargs=-1, required=True, metavar="SOURCE..."
@@ -35,16 +41,23 @@ def ingest(
     (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
     from ..pipeline.documents.pipeline import IngestStage
-    from ..pipeline.execution.runner import run_stage
 
     config = make_config(IngestConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
     stage = IngestStage(sources=sources, output=output, config=config, max_bad=options.max_bad)
+    return _run(stage, options, summarize_documents)
+
+
+def _run(
+    stage: "Stage", options: RunOptions, summarize: Callable[[str, Any], CommandSummary]
+) -> CommandSummary:
     if options.dry_run:
         return summarize_dry_run(stage, options)
+    from ..pipeline.execution.runner import run_stage
+
     with data_stage_terminal(options.verbose) as progress:
         manifest = run_stage(stage, options, progress)
-    return summarize_documents(output, manifest)
+    return summarize(stage.output, manifest)
 
 
 @click.command(cls=GroupedCommand)
@@ -71,19 +84,15 @@ def vocab(
     Options after -- go to Apache Beam.
     """
     from ..pipeline.vocabulary.files import read_vocabulary
-    from ..pipeline.vocabulary.pipeline import VocabularyStage, learn_vocabulary, measure_vocabulary
+    from ..pipeline.vocabulary.pipeline import VocabularyStage, measure_vocabulary
 
     for other in compare:  # report a wrong name before the work
         read_vocabulary(other).splitter()
     config = make_config(VocabConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
-    if options.dry_run:
-        stage = VocabularyStage(documents=documents, output=output, config=config)
-        return summarize_dry_run(stage, options)
-    with data_stage_terminal(options.verbose) as progress:
-        manifest = learn_vocabulary(documents, output, config, options, progress)
-    summary = summarize_vocabulary(output, manifest)
-    for other in compare:
+    stage = VocabularyStage(documents=documents, output=output, config=config)
+    summary = _run(stage, options, summarize_vocabulary)
+    for other in compare if not options.dry_run else ():
         measured = measure_vocabulary(documents, other)
         summary.rows.append(("compared with", other))
         summary.rows.extend(held_out_rows(measured))
@@ -104,19 +113,14 @@ def build(
     Options after -- go to Apache Beam.
     """
     from ..pipeline.instances.pipeline import InstancesStage
-    from ..pipeline.instances.pipeline import build as run_build
     from ..pipeline.vocabulary.files import unusual_class
 
     config = make_config(BuildConfig, values)
     options = make_config(RunOptions, values, beam_options=ctx.obj or ())
-    if options.dry_run:
-        stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
-        return summarize_dry_run(stage, options)
-    if notice := unusual_class(vocab):
+    stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
+    if not options.dry_run and (notice := unusual_class(vocab)):
         warn(notice)
-    with data_stage_terminal(options.verbose) as progress:
-        manifest = run_build(documents, vocab, output, config, options, progress)
-    return summarize_instances(output, manifest)
+    return _run(stage, options, summarize_instances)
 
 
 @click.command(cls=GroupedCommand)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..pipeline import storage
 from ..pipeline.counters import WORDS_LEFT_OUT, count_of, in_words, name_counts
 from ..pipeline.languages import UNKNOWN
 from ..pipeline.manifests import (
@@ -80,21 +81,21 @@ def summarize_dry_run(stage: "Stage", options: "RunOptions") -> CommandSummary:
     """Summarise what a stage would do, after ``--dry-run``."""
     from ..pipeline.execution.runner import dry_run
 
-    plan = dry_run(stage, options)
+    state, plan = dry_run(stage, options)
     states = {"begun": "unfinished, would resume", "finished": ALREADY_FINISHED}
     rows = [
-        ("state", states.get(plan.state, "new")),
-        ("units of work", f"{plan.num_units:,}"),
-        ("to read", byte_size(plan.input_bytes)),
+        ("state", states.get(state, "new")),
+        ("units of work", f"{len(plan.units):,}"),
+        ("to read", byte_size(sum(unit.cost for unit in plan.units))),
     ]
-    if plan.free_bytes is not None:
-        rows.append(("free disk", byte_size(plan.free_bytes)))
+    free_bytes = storage.free_bytes(stage.output)
+    if free_bytes is not None:  # an object store has no end
+        rows.append(("free disk", byte_size(free_bytes)))
     return CommandSummary(f"{stage.name} --dry-run", stage.output, rows)
 
 
 def summarize_documents(where: str, manifest: DocumentsManifest) -> CommandSummary:
     """Summarise a directory of documents; warn of what was not read as a user may expect."""
-    _warn_about_documents(where, manifest)
     counts = {}
     words_left_out = Counter()
     for name, count in manifest.counts.items():
@@ -103,6 +104,8 @@ def summarize_documents(where: str, manifest: DocumentsManifest) -> CommandSumma
             words_left_out[name.removeprefix(WORDS_LEFT_OUT)] = count
         elif not name.startswith(LOST_TO_TEMPLATE):
             counts[name] = count
+    total = max(manifest.words_kept + words_left_out.total(), 1)
+    _warn_about_documents(where, manifest, words_left_out, total)
     rows = _split_rows(manifest, counts)
     if costly := most_costly_templates(manifest.counts)[:NUM_TEMPLATES]:
         num_words = sum(manifest.counts[name] for name in costly)
@@ -113,7 +116,6 @@ def summarize_documents(where: str, manifest: DocumentsManifest) -> CommandSumma
         rows.append(("words lost to unknown templates", f"{num_words:,}: {', '.join(shown)}"))
     for reason, count in manifest.bad.items():
         rows.append((f"bad: {in_words(reason)}", f"{count:,}"))
-    total = max(manifest.words_kept + sum(words_left_out.values()), 1)
     share = manifest.words_kept / total
     rows.append(("words kept", f"{manifest.words_kept:,} of {total:,} ({share:.1%})"))
     reasons = [
@@ -160,8 +162,6 @@ def summarize_vocabulary(where: str, manifest: VocabularyManifest) -> CommandSum
 def _warn_of_size(where: str, manifest: VocabularyManifest) -> None:
     """Warn of a vocabulary that is far larger than its text can fill."""
     import pyarrow.parquet as pq
-
-    from ..pipeline import storage
 
     with storage.open_input(storage.join(where, manifest.word_counts.name)) as file:
         counts = pq.read_table(file, columns=["count"])["count"]
@@ -212,7 +212,9 @@ def _count_rows(counts: Mapping[str, int]) -> Rows:
     return [(in_words(name), f"{count:,}") for name, count in counts.items() if count]
 
 
-def _warn_about_documents(where: str, manifest: DocumentsManifest) -> None:
+def _warn_about_documents(
+    where: str, manifest: DocumentsManifest, words_left_out: Mapping[str, int], num_words: int
+) -> None:
     """Warn of input that was skipped, removed or perhaps misread."""
     counts = manifest.counts
     examples = manifest.examples
@@ -230,12 +232,9 @@ def _warn_about_documents(where: str, manifest: DocumentsManifest) -> None:
         documents = count_of(num_unknown, "document")
         split = "sentences are split as in English; give --language for them"
         warn(f"the language of {documents} is unknown: {split}")
-
-    num_left_out = sum(n for name, n in counts.items() if name.startswith(WORDS_LEFT_OUT))
-    num_words = max(num_left_out + manifest.words_kept, 1)
     if num_repeated := counts.get("repeated_ids", 0):
         of_documents = num_repeated / max(counts.get("documents_read", 0), num_repeated)
-        of_words = counts.get(f"{WORDS_LEFT_OUT}repeated_ids", 0) / num_words
+        of_words = words_left_out.get("repeated_ids", 0) / num_words
         advice = ""
         if manifest.config.id_column and manifest.config.documents != "sentence":
             advice = "; --documents sentence joins neighbouring rows of an id, in one split"
@@ -243,7 +242,7 @@ def _warn_about_documents(where: str, manifest: DocumentsManifest) -> None:
             f"removed {count_of(num_repeated, 'repeated id')}, {of_documents:.1%} of the documents "
             f"and {of_words:.1%} of the words; for example {examples['repeated_ids'][0]}{advice}"
         )
-    share = counts.get(f"{WORDS_LEFT_OUT}headings", 0) / num_words
+    share = words_left_out.get("headings", 0) / num_words
     if num_books := counts.get("books_with_many_headings", 0):
         books = count_of(num_books, "book")
         first = examples["books_with_many_headings"][0]

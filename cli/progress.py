@@ -26,7 +26,8 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
     What libraries print goes to a log, unless `verbose`; it is kept, and named, if the run breaks.
     """
     prepare_data_stage(verbose)
-    with _standard_error_to_log(verbose) as (terminal, log), _progress_line(terminal) as show:
+    standard_error = nullcontext(sys.stderr) if verbose else _standard_error_to_log()
+    with standard_error as terminal, _progress_line(terminal) as show:
 
         def show_stage(progress: "Progress") -> None:
             done, total = progress.done_bytes, progress.total_bytes
@@ -37,19 +38,14 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
             yield show_stage
         except RunError as error:
             traceback.print_exception(error)  # into the log
-            if log is None:
-                raise
-            raise RunError(f"{error} Log: {log}") from error
+            raise
 
 
 @contextmanager
-def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]:
-    """Redirect file descriptor 2 to a file, unless `verbose`, and keep it if the body fails; yield
-    the terminal's own stream and the file's path.
+def _standard_error_to_log() -> Iterator[TextIO]:
+    """Redirect file descriptor 2 to a file, which is kept, and named, if the run breaks; yield the
+    terminal's own stream.
     """
-    if verbose:
-        yield sys.stderr, None
-        return
     sys.stderr.flush()
     # The descriptor, not `sys.stderr`: C++ libraries and child processes write to it directly.
     #
@@ -61,10 +57,10 @@ def _standard_error_to_log(verbose: bool) -> Iterator[tuple[TextIO, str | None]]
     os.close(handle)
     is_needed = False
     try:
-        yield terminal, log
-    except RunError:
+        yield terminal
+    except RunError as error:
         is_needed = True
-        raise
+        raise RunError(f"{error} Log: {log}") from error
     finally:
         sys.stderr.flush()
         os.dup2(terminal.fileno(), 2)

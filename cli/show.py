@@ -12,9 +12,7 @@ from ..pipeline.manifests import DocumentsManifest, InstancesManifest, Vocabular
 from .output import make_console, printable, warn
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from ..pipeline.auditing.decode import Shards, Token
+    from ..pipeline.auditing.decode import Shards
 
 MARKS = {
     "special": ("{text}", "dim"),
@@ -39,32 +37,16 @@ MARKS = {
     help="Number of documents or instances to show.",
 )
 @click.option("--grep", metavar="TEXT", help="Find documents with this text, in any case.")
-@click.option(
-    "--where",
-    metavar="SQL",
-    help="Find rows by a condition on their columns in DuckDB's SQL, such as \"source = 'enwiki' "
-    'AND len(sentences) > 100"; needs clozeworks[search].',
-)
-def show(
-    directory: str,
-    ids: tuple[str, ...],
-    num_rows: int,
-    grep: str | None,
-    where: str | None,
-) -> None:
-    """Print documents or instances from DIRECTORY as readable text: a random sample of the
-    training split, the documents with these IDs, or what --grep and --where find.
+def show(directory: str, ids: tuple[str, ...], num_rows: int, grep: str | None) -> None:
+    """Print documents or instances in DIRECTORY as readable text: a random sample of the
+    training split, the documents with these IDs, or those that --grep finds.
 
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
     kept one as [=original]. On a terminal, A and B have different colours. Instances are found by
-    the IDs of their documents, or --where.
+    the IDs of their documents.
     """
-    from rich.text import Text
-
-    from ..pipeline.auditing.decode import label_names, read_documents, read_instances
     from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_any_manifest
-    from ..pipeline.vocabulary.files import read_vocabulary
 
     num_rows = max(num_rows, len(ids))
     manifest = read_any_manifest(directory, "ingest", "build")
@@ -72,40 +54,64 @@ def show(
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
+    if ids and grep:
+        raise UserError("Give IDs or --grep: each finds rows on its own.")
     asked = None
-    if sum(map(bool, (ids, grep, where))) > 1:
-        raise UserError("Give IDs, --grep or --where: each finds rows on its own.")
-    if ids or grep or where:
-        chosen, asked = _find(directory, manifest, ids, grep, where, num_rows)
+    if ids or grep:
+        chosen, asked = _find(directory, manifest, ids, grep, num_rows)
     else:
         # Shards are shuffled: their first rows are a random sample.
         chosen = dict.fromkeys(shard_paths(directory, manifest, "train"))
+    if isinstance(manifest, DocumentsManifest):
+        _print_documents(chosen, num_rows, grep)
+    else:
+        _print_instances(directory, manifest.config.pairing, chosen, asked, num_rows)
+
+
+def _print_documents(chosen: "Shards", num_rows: int, grep: str | None) -> None:
+    from rich.text import Text
+
+    from ..pipeline.auditing.decode import read_documents
+
     # One line of output per line of text, so that it can be searched and piped.
     console = make_console(highlight=False, soft_wrap=True)
-    if isinstance(manifest, DocumentsManifest):
-        for document in islice(read_documents(chosen), num_rows):
-            sentences = document["sentences"]
-            about = f"{document['language']}, {len(sentences)} sentences"
-            heading = f"{document['doc_id']}  {document['title']}  ({about})"
+    for document in islice(read_documents(chosen), num_rows):
+        sentences = document["sentences"]
+        about = f"{document['language']}, {len(sentences)} sentences"
+        heading = f"{document['doc_id']}  {document['title']}  ({about})"
+        if grep:
+            sentences = [each for each in sentences if grep.lower() in each.lower()]
+        console.print(Text(printable(heading), "bold"))
+        for sentence in sentences[:20]:  # about a screen
+            line = Text(printable(f"  {sentence}"))
             if grep:
-                sentences = [each for each in sentences if grep.lower() in each.lower()]
-            console.print(Text(printable(heading), "bold"))
-            for sentence in sentences[:20]:  # about a screen
-                line = Text(printable(f"  {sentence}"))
-                if grep:
-                    line.highlight_words([grep], "bold yellow", case_sensitive=False)
-                console.print(line)
-            console.print()
-        return
-    labels = label_names(manifest.config.pairing)
-    vocabulary = read_vocabulary(directory)
-    for instance in islice(read_instances(chosen, vocabulary, asked), num_rows):
+                line.highlight_words([grep], "bold yellow", case_sensitive=False)
+            console.print(line)
+        console.print()
+
+
+def _print_instances(
+    directory: str, pairing: str, chosen: "Shards", asked: "Shards | None", num_rows: int
+) -> None:
+    from rich.text import Text
+
+    from ..pipeline.auditing.decode import label_names, read_instances
+    from ..pipeline.vocabulary.files import read_vocabulary
+
+    console = make_console(highlight=False, soft_wrap=True)
+    labels = label_names(pairing)
+    for instance in islice(read_instances(chosen, read_vocabulary(directory), asked), num_rows):
         label = labels[instance.label != 0]
         documents = f"documents {instance.document_a} and {instance.document_b}"
         length = f"{len(instance.tokens)} tokens"
         heading = f"{label}, {documents}, pass {instance.duplicate}, {length}"
         console.print(Text(printable(heading), "bold"))
-        console.print(Text(" ").join(_marked(token) for token in instance.tokens))
+        tokens: list[Text] = []
+        for token in instance.tokens:
+            form, style = MARKS[token.role]
+            shown = form.format(text=token.text, original=token.original)
+            tokens.append(Text(printable(shown), style))
+        console.print(Text(" ").join(tokens))
         console.print()
 
 
@@ -114,19 +120,16 @@ def _find(
     manifest: DocumentsManifest | InstancesManifest,
     ids: tuple[str, ...],
     grep: str | None,
-    where: str | None,
     num_rows: int,
 ) -> tuple["Shards", "Shards | None"]:
     """Return the rows that are asked for, and, of instances, the documents with the `ids`."""
-    from ..pipeline.auditing.find import find_instances, find_rows, find_text
+    from ..pipeline.auditing.find import find_instances, find_text
     from ..pipeline.auditing.origins import documents_of
 
     names = [shard.name for shard in manifest.shards]
     paths = [storage.join(directory, name) for name in names]
     asked = None
-    if where:
-        chosen = find_rows(paths, where, num_rows)
-    elif isinstance(manifest, DocumentsManifest):
+    if isinstance(manifest, DocumentsManifest):
         chosen = find_text(paths, grep, num_rows) if grep else _find_ids(directory, names, ids)
     elif grep:
         raise UserError("--grep finds documents: give the directory of documents.")
@@ -158,10 +161,3 @@ def _find_ids(documents: str, names: list[str], ids: tuple[str, ...]) -> "Shards
     if missing:
         warn(f"not in {documents}: {', '.join(missing)}")
     return found
-
-
-def _marked(token: "Token") -> "Text":
-    from rich.text import Text
-
-    form, style = MARKS[token.role]
-    return Text(printable(form.format(text=token.text, original=token.original)), style)

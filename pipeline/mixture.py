@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import truediv
 
 from .errors import UserError
 from .manifests import DocumentsManifest, MixtureGroup
@@ -87,11 +88,13 @@ def _language_scales(characters: Mapping[str, int], exponent: float) -> dict[str
     #   power         0.95   0.32       the sum is 1.26
     #   to read         75     25       powers in proportion, the same total
     #   scale         0.83    2.5       times
+    languages = [language for language, count in characters.items() if count]
     total = sum(characters.values())
-    shares = {name: count / total for name, count in characters.items() if count}
-    powers = {name: share**exponent for name, share in shares.items()}
-    sum_of_powers = sum(powers.values())
-    return {name: power / sum_of_powers / shares[name] for name, power in powers.items()}
+    shares = [characters[language] / total for language in languages]
+    powers = [share**exponent for share in shares]
+    scale = sum(powers)
+    to_read = [power / scale for power in powers]
+    return dict(zip(languages, map(truediv, to_read, shares), strict=True))
 
 
 def weights_of(mixture: Iterable[MixtureGroup]) -> dict[tuple[str, str], float]:

@@ -130,7 +130,7 @@ class IngestStage(Stage):
                 folder, colon, split = source.removeprefix(hub.PREFIX).partition(":")
                 source = f"{hub.PREFIX}{absolute(folder)}{colon}{split}"
             sources.append(source)
-        return replace(self, sources=tuple(sources), output=absolute(self.output))
+        return replace(super().absolute(), sources=tuple(sources))
 
 
 def ingest(

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -124,9 +124,14 @@ class Stage:
     def manifest(self, job: "Job", head: StoredHead) -> Manifest:
         """Return the manifest of finished work; may raise `UserError`."""
 
-    @abstractmethod
+    def paths(self) -> dict[str, str]:
+        """Return the paths that the stage reads or writes, by field."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, str)}
+
     def absolute(self) -> Self:
         """Return the stage with absolute paths, for workers in other folders."""
+        paths = {name: storage.absolute(path) for name, path in self.paths().items()}
+        return replace(cast(Any, self), **paths)
 
 
 Setup = TypeVar("Setup")

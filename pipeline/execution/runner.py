@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import storage
 from ..config import RunOptions, num_cores
 from ..errors import RunError, UserError
 from ..manifests import Manifest
-from ..storage.directory import locked
+from ..storage.directory import kept, locked
 from ..storage.state import State, look
 from .job import Plan, Stage, Unit, open_job
 from .workers import Worker, do_all, started
@@ -26,10 +25,12 @@ def run_stage(
     or option is wrong, also where a worker finds that, and `RunError` if the run broke.
     """
     check_runner(options, stage.output)
-    plan = stage.plan()
-    with ExitStack() as lock:
+    inputs = [path for name, path in stage.paths().items() if name != "output"]
+    with ExitStack() as locks:
+        locks.enter_context(kept(*inputs))
+        plan = stage.plan()
         try:
-            lock.enter_context(locked(stage.output))
+            locks.enter_context(locked(stage.output))
         except UserError:
             # What is finished stays so, whatever the process that holds the lock is going to do.
             _, manifest = look(stage.output, plan.head, overwrite=options.overwrite)
@@ -142,26 +143,11 @@ def _progress(
     return lambda number: show_done(units[number].cost)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryRun:
-    """What a run would do."""
-
-    state: State
-    num_units: int
-    """The units of the first phase."""
-    input_bytes: int
-    free_bytes: int | None
-    """What the disk that is written to has left; None for an object store."""
-
-
-def dry_run(stage: Stage, options: RunOptions) -> DryRun:
-    """Return what `run_stage` would do, without doing it; raises `UserError` as it would."""
+def dry_run(stage: Stage, options: RunOptions) -> tuple[State, Plan]:
+    """Return the state of the work of `run_stage`, and its plan, without doing it; raises
+    `UserError` as it would.
+    """
     check_runner(options, stage.output)
     plan = stage.plan()
     state, _ = look(stage.output, plan.head, overwrite=options.overwrite)
-    return DryRun(
-        state=state,
-        num_units=len(plan.units),
-        input_bytes=sum(unit.cost for unit in plan.units),
-        free_bytes=storage.free_bytes(stage.output),
-    )
+    return state, plan

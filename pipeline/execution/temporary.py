@@ -35,6 +35,10 @@ Cut = Callable[[Any], tuple[int, Callable[[pa.Table], np.ndarray]]]
 """Returns, from `Job.setup`, the number of partitions and what finds the partition of each row."""
 
 
+def _uncut(setup: Any) -> tuple[int, Callable[[pa.Table], np.ndarray]]:
+    return 1, lambda rows: np.zeros(len(rows), np.int64)
+
+
 @dataclass(frozen=True)
 class TemporaryTable:
     """A table between two phases."""
@@ -44,8 +48,8 @@ class TemporaryTable:
     phase: str
     """The name of the phase whose units each write a file of it."""
     schema: pa.Schema
-    cut: Cut | None = None
-    """None where every reader needs all rows: a single partition."""
+    cut: Cut = _uncut
+    """By default a single partition, as every reader needs all rows."""
 
     @contextmanager
     def write(self, job: Job, unit_name: str) -> Iterator["TableWriter"]:
@@ -77,7 +81,7 @@ class TemporaryTable:
         self, job: Job, unit_name: str, partitions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
         path = job.file(job.temporary(f"{self.name}/{unit_name}.arrow"))
-        num_partitions, _ = self.cut(job.setup) if self.cut else (1, None)
+        num_partitions, _ = self.cut(job.setup)
         try:
             with (
                 storage.open_input(path) as file,
@@ -126,9 +130,6 @@ class TableWriter:
         empty = pa.RecordBatch.from_pylist([], self.table.schema)
         # A combined table is one batch, or none if it has no rows.
         rows = next(iter(table.to_batches()), empty)
-        if self.table.cut is None:
-            self._write_batch(rows)
-            return
         num_partitions, partition_of = self.table.cut(self.job.setup)
         partition_of_row = partition_of(table)
         # Rows in the order of their partitions, and where each partition ends among them:
@@ -143,11 +144,9 @@ class TableWriter:
                 # Not a slice: it would be written with all the values of its lists, not only its
                 # own.
                 rows_of_partition = take(rows, order[start:end])
-            self._write_batch(rows_of_partition)
+            checksum = _checksum(rows_of_partition)
+            self.writer.write_batch(rows_of_partition, {_CHECKSUM: checksum})
             start = end
-
-    def _write_batch(self, rows: pa.RecordBatch) -> None:
-        self.writer.write_batch(rows, {_CHECKSUM: _checksum(rows)})
 
 
 def _checksum(batch: pa.RecordBatch) -> bytes:

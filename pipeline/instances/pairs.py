@@ -159,19 +159,7 @@ def make_pairs(
             document_b=chunks.document,
         )
     if config.pairing == "sop":
-        # ALBERT (arXiv 1909.11942), section 3.1: A and B are swapped in half of the rows at every
-        # length.
-        pairs = _split_chunks(corpus, continues, segments, chunks, rng)
-        all_free = np.ones(len(pairs), bool)
-        is_swapped = balanced_labels(pairs.a_length + pairs.b_length, all_free, rng)
-        return replace(
-            pairs,
-            a_start=np.where(is_swapped, pairs.b_start, pairs.a_start),
-            a_stop=np.where(is_swapped, pairs.b_stop, pairs.a_stop),
-            b_start=np.where(is_swapped, pairs.a_start, pairs.b_start),
-            b_stop=np.where(is_swapped, pairs.a_stop, pairs.b_stop),
-            label=is_swapped.astype(np.uint8),
-        )
+        return _half_swapped(_split_chunks(corpus, continues, segments, chunks, rng), rng)
     # Sort the chunks by the group whose documents exchange segments, and split where it changes.
     lengths = corpus.document_lengths()
     group_of_document = partner_groups(corpus.origins, lengths, config.negatives, limit)
@@ -183,6 +171,20 @@ def make_pairs(
         for rows in np.split(by_group, boundaries)
     ]
     return _concatenated(pairs_by_group)
+
+
+def _half_swapped(pairs: Pairs, rng: np.random.Generator) -> Pairs:
+    """Swap A and B in half of the rows at every length: ALBERT (arXiv 1909.11942), section 3.1."""
+    all_free = np.ones(len(pairs), bool)
+    is_swapped = balanced_labels(pairs.a_length + pairs.b_length, all_free, rng)
+    return replace(
+        pairs,
+        a_start=np.where(is_swapped, pairs.b_start, pairs.a_start),
+        a_stop=np.where(is_swapped, pairs.b_stop, pairs.a_stop),
+        b_start=np.where(is_swapped, pairs.a_start, pairs.b_start),
+        b_stop=np.where(is_swapped, pairs.a_stop, pairs.b_stop),
+        label=is_swapped.astype(np.uint8),
+    )
 
 
 def _concatenated(groups: Sequence[Pairs]) -> Pairs:
@@ -241,27 +243,31 @@ def _balanced_pairs(
     # The row that each B comes from. The forced pairs keep the Bs they have.
     source = np.arange(len(lengths))
     source[:num_free] = source_of_free
-    b_start = pairs.b_start[source]
-    b_stop = pairs.b_stop[source]
-
-    # If the exchange made a row too long, cut off A's front, then B's end so that A keeps a token:
-    # the two ends that do not meet at [SEP].
-    lengths = pairs.a_length + b_stop - b_start
-    excess = np.maximum(lengths - limit, 0)
-    from_a = np.minimum(excess, pairs.a_length - 1)
-    from_b = excess - from_a
     document_lengths = corpus.document_lengths()
-    return replace(
+    exchanged = replace(
         pairs,
-        a_start=pairs.a_start + from_a,
-        b_start=b_start,
-        b_stop=b_stop - from_b,
+        b_start=pairs.b_start[source],
+        b_stop=pairs.b_stop[source],
         label=not_next.astype(np.uint8),
         document_b=pairs.document_b[source],
-        tokens_cut=pairs.tokens_cut + int(excess.sum()),
         forced=len(forced),
         unexchanged=unexchanged,
         largest_document=float(document_lengths.max() / document_lengths.sum()),
+    )
+    return _cut_to(exchanged, limit)
+
+
+def _cut_to(pairs: Pairs, limit: int) -> Pairs:
+    """Cut rows that are too long: off A's front, then off B's end so that A keeps a token. These
+    are the two ends that do not meet at [SEP].
+    """
+    excess = np.maximum(pairs.a_length + pairs.b_length - limit, 0)
+    from_a = np.minimum(excess, pairs.a_length - 1)
+    return replace(
+        pairs,
+        a_start=pairs.a_start + from_a,
+        b_stop=pairs.b_stop - (excess - from_a),
+        tokens_cut=pairs.tokens_cut + int(excess.sum()),
     )
 
 

@@ -1,9 +1,8 @@
 """Stage 3: documents and a vocabulary to instances, in one phase over the shards (`shard`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from ..manifests import (
 from ..mixture import plan_mixture, weights_of
 from ..seeding import rng_for
 from ..storage import absolute, join
-from ..storage.directory import kept
 from ..storage.state import manifest_head, read_manifest, refuse_input
 from ..vocabulary.files import check_model_beside, read_vocabulary, vocabulary_files
 from .origins import copies_in_pass
@@ -44,11 +42,9 @@ class InstancesStage(Stage):
 
     @cached_property
     def phases(self) -> Sequence[Phase]:
-        """The only phase."""
         return [BuildShards(self.config, self.vocab)]
 
     def plan(self) -> Plan:
-        """Read the documents' manifest and the vocabulary."""
         config = self.config
         corpus = read_manifest(self.documents, DocumentsManifest)
         refuse_input(self.output, self.documents, self.vocab)
@@ -89,7 +85,6 @@ class InstancesStage(Stage):
         )
 
     def manifest(self, job: Job, head: StoredHead) -> InstancesManifest:
-        """Write the tokenizer's files; return the manifest, with counts, mixture and shards."""
         setup: InstancesSetup = job.setup
         built = job.records(BuildShards)
         shards = [record.shard for record in built]
@@ -109,15 +104,6 @@ class InstancesStage(Stage):
             tokenizer=setup.tokenizer,
             mixture=sum_groups(setup.mixture, groups_of_shards),
             shards=shards,
-        )
-
-    def absolute(self) -> Self:
-        """Return the stage with absolute paths."""
-        return replace(
-            self,
-            documents=absolute(self.documents),
-            vocab=absolute(self.vocab),
-            output=absolute(self.output),
         )
 
 
@@ -156,5 +142,4 @@ def build(
     option is wrong.
     """
     stage = InstancesStage(documents=documents, vocab=vocab, output=output, config=config)
-    with kept(documents, vocab):
-        return run_stage(stage, options, progress)
+    return run_stage(stage, options, progress)

@@ -68,7 +68,6 @@ class BuildShards(Phase):
     record_type = Built
 
     def do(self, job: Job, unit: Unit) -> Built:
-        """Build the instances of one shard; the payload is its path."""
         config = self.config
         path: str = unit.payload
         split: Split = "train" if unit.name.startswith("train-") else "validation"
@@ -83,31 +82,24 @@ class BuildShards(Phase):
         counters.count("sentences", len(corpus.sentence_offsets) - 1)
         warnings = _warnings_of(corpus, vocabulary)
         times_read = np.zeros(num_documents, np.int64)
-        group_rows = 1 << 14  # the trainer reads a row group at once
-        if config.packs:
-            # The tokens of as many rows of the default length.
-            group_rows = max(1, group_rows * 128 // config.max_length)
         # A shard with a single document is a mistake, which `make_pairs` reports. In a pass over
         # some documents of a larger shard it is chance, and the pass is skipped.
         needs_partner = config.pairing in ("balanced", "bert") and corpus.num_with_text() > 1
+        readings = _readings(corpus, split, index, config, job.setup)
         options = parquet_options(schema)
         with write_parquet(job, unit.name, schema, **options) as (writer, written):
-            readings = _readings(corpus, split, index, config, job.setup)
             for duplicate, ids, part, is_read in readings:
                 if needs_partner and part.num_with_text() < 2:
                     counters.count("documents_without_partner", int(is_read.sum()))
                     continue
                 times_read += is_read
                 # Two generators, so that a change to the masks leaves the pairs as they are.
-                pairs_rng = rng_for(config.seed, "pairs", *ids)
-                masks_rng = rng_for(config.seed, "masks", *ids)
+                rngs = [rng_for(config.seed, stage, *ids) for stage in ("pairs", "masks")]
                 try:
-                    built = build_instances(
-                        part, vocabulary, config, pairs_rng, masks_rng, duplicate
-                    )
+                    built = build_instances(part, vocabulary, config, *rngs, duplicate)
                 except UserError as error:
                     raise UserError(f"{path}: {error}") from None
-                writer.write_table(built.table, row_group_size=group_rows)
+                writer.write_table(built.table, row_group_size=_group_rows(config))
                 counters.counts.update(built.counts)
                 if built.warning:
                     warnings.append(built.warning)
@@ -140,6 +132,15 @@ def _schema_of(vocabulary: Vocabulary, config: BuildConfig) -> pa.Schema:
         "clozeworks.seed": str(config.seed),
     }
     return instances_schema(len(vocabulary), packed=config.packs).with_metadata(footer)
+
+
+def _group_rows(config: BuildConfig) -> int:
+    """Return the rows of a row group, which the trainer reads at once."""
+    num_rows = 1 << 14
+    if config.packs:
+        # The tokens of as many rows of the default length.
+        return max(1, num_rows * 128 // config.max_length)
+    return num_rows
 
 
 def _warnings_of(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:

@@ -47,9 +47,11 @@ def read_delimited(
     """Yield the documents of a CSV file, or of a range of a TSV file."""
     rows = _delimited_rows(lines)
     # The header is in the first range.
-    header = _header(rows if input_range.start == 0 else _delimited_rows(lines.head()))
+    first_rows = rows if input_range.start == 0 else _delimited_rows(lines.head())
+    header = _header(first_rows)
     table = Table.of(input_range, Columns.of(config), config, unit="byte")
-    return row_documents(_rows_by_column(header, rows, table, counters), table, counters)
+    rows_by_column = _rows_by_column(header, rows, table, counters)
+    return row_documents(rows_by_column, table, counters)
 
 
 def _delimited_rows(lines: Lines) -> Iterator[_Row]:

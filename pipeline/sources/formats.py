@@ -271,20 +271,17 @@ def _sniffed_format(path: str) -> str | None:
     return None
 
 
-def choose_range_bytes(total_bytes: int) -> int:
-    """Return how many bytes a unit reads; to begin and end it takes as long as to read 0.1 MB."""
-    #   total     below 64 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
-    #   a unit    1 MB           a 64th      64 MB        a 4,096th     640 MB
-    range_bytes = max(min(total_bytes // 64, 64 << 20), total_bytes // 4096)
-    return min(max(range_bytes, MIN_RANGE_BYTES), 640 << 20)
-
-
 def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[InputRange]]:
     """Return the ranges that one worker reads at a time: parts of large files, or small files.
 
     They depend on the files alone, so that any number of workers gets the same units.
     """
-    range_bytes = choose_range_bytes(sum(file.num_bytes for file in inputs))
+    # A unit takes as long to begin and end as to read 0.1 MB.
+    #   total     below 64 MB    to 4 GB     to 256 GB    to 2.6 TB     beyond
+    #   a unit    1 MB           a 64th      64 MB        a 4,096th     640 MB
+    total_bytes = sum(file.num_bytes for file in inputs)
+    range_bytes = max(min(total_bytes // 64, 64 << 20), total_bytes // 4096)
+    range_bytes = min(max(range_bytes, MIN_RANGE_BYTES), 640 << 20)
     units: list[list[InputRange]] = []
     free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:

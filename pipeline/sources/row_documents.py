@@ -335,60 +335,75 @@ def _read_row(row: Mapping[str, Any], number: int, table: Table, counters: Count
     empty = [name for name in columns.named if not "".join(_strings_at(row, name)).strip()]
     if empty:
         counters.note("rows_with_empty_columns", f"{location}: {', '.join(empty)}")
-    wikiname = columns.read(row, WIKINAME)
-    row_id = columns.read(row, columns.id).removeprefix(f"{wikiname}/")
-    title = columns.read(row, columns.title)
     wiki = wiki_of(columns.read(row, URL))
     database, wiki_language = wiki or (table.source, "")
-    # Only a wiki's ids, and those that the user vouches for, are unique in all its parts.
-    if not row_id:
-        identity = f"{table.stem}#{number}"
-    elif wiki or columns.id in columns.named:
-        identity = row_id
-    else:
-        identity = f"{table.stem}/{row_id}"
+    language = columns.read_language(row) or wiki_language
+    title = columns.read(row, columns.title)
     # Composed first, because the rules below judge lengths and letters. U+FFFC goes, because it
     # would be taken for a `GAP` that these rules put.
     if "\r" in text:  # a single character is found faster
         text = text.replace("\r\n", "\n")
     text = compose(text.replace(GAP, ""))
-    is_markdown = table.config.documents == "markdown" or (
-        wikiname != "" and columns.text == ("text",)
-    )
+    is_of_finewiki = columns.read(row, WIKINAME) != "" and columns.text == ("text",)
+    is_markdown = table.config.documents == "markdown" or is_of_finewiki
     is_extracted = (wiki is not None or table.extracted) and not is_markdown
-    is_gutenberg = not (is_extracted or is_markdown) and gutenberg.is_gutenberg(
-        text[:_HEAD_CHARACTERS]
-    )
-    language = columns.read_language(row) or wiki_language
-    if is_gutenberg:
-        header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
-        header = gutenberg.read_header(text[:header_end])
-        language = language or header.get("language", "")
-        title = title or header.get("title", "")
-    # Names have no other characters.
-    source = _NO_NAME.sub("-", columns.read(row, columns.source)).strip("-")
     paragraphs = [line for line in text.split("\n") if line and not line.isspace()]
     if is_markdown:
         paragraphs = markdown_paragraphs(text, language, counters)
     elif looks_like_markdown(text):
         counters.note("rows_that_look_like_markdown", location)
-    if is_gutenberg or (not (is_extracted or is_markdown) and is_wrapped(paragraphs)):
-        # A line is not a paragraph: the text is read like the file of a book. A very long one is
-        # cut into several documents; here they are one again.
-        file = io.BytesIO(text.encode("utf-8", "replace"))
-        book = InputRange(path=location, name=location, format="text")
-        config = IngestConfig(documents="file", keep_lines=table.config.keep_lines)
-        pieces = text_pieces(file, location, counters)
-        books = read_book(pieces, book, config, counters) if pieces else ()
-        paragraphs = list(chain.from_iterable(part.paragraphs for part in books))
+    if not (is_markdown or is_extracted):
+        header = _gutenberg_header(text)
+        if header is not None:
+            language = language or header.get("language", "")
+            title = title or header.get("title", "")
+        if header is not None or is_wrapped(paragraphs):
+            paragraphs = _book_paragraphs(text, location, table.config, counters)
+    # Names have no other characters.
+    source = _NO_NAME.sub("-", columns.read(row, columns.source)).strip("-")
     document = RawDocument(
-        id=identity,
+        id=_identity(row, number, table, is_of_wiki=wiki is not None),
         source=source or database,
         title=title,
         language=language,
         paragraphs=paragraphs,
     )
     return document, is_extracted
+
+
+def _identity(row: Mapping[str, Any], number: int, table: Table, *, is_of_wiki: bool) -> str:
+    """Return a row's id, unique within its source."""
+    columns = table.columns
+    wikiname = columns.read(row, WIKINAME)
+    row_id = columns.read(row, columns.id).removeprefix(f"{wikiname}/")
+    if not row_id:
+        return f"{table.stem}#{number}"
+    # Only a wiki's ids, and those that the user vouches for, are unique in all its parts.
+    if is_of_wiki or columns.id in columns.named:
+        return row_id
+    return f"{table.stem}/{row_id}"
+
+
+def _gutenberg_header(text: str) -> dict[str, str] | None:
+    """Return the fields of an etext's header; None if the text is not one of Project Gutenberg."""
+    if not gutenberg.is_gutenberg(text[:_HEAD_CHARACTERS]):
+        return None
+    header_end = gutenberg.header_end(text) or _HEAD_CHARACTERS
+    return gutenberg.read_header(text[:header_end])
+
+
+def _book_paragraphs(
+    text: str, location: str, config: IngestConfig, counters: Counters
+) -> list[str]:
+    """Read a text, of which a line is not a paragraph, like the file of a book; a very long one,
+    which is cut into several documents, is one.
+    """
+    file = io.BytesIO(text.encode("utf-8", "replace"))
+    book = InputRange(path=location, name=location, format="text")
+    config = IngestConfig(documents="file", keep_lines=config.keep_lines)
+    pieces = text_pieces(file, location, counters)
+    books = read_book(pieces, book, config, counters) if pieces else ()
+    return list(chain.from_iterable(part.paragraphs for part in books))
 
 
 def _documents(batch: list[_Row], counters: Counters) -> Iterator[RawDocument]:

@@ -59,13 +59,16 @@ def is_wrapped(lines: Sequence[str]) -> bool:
     """Return whether the lines of a text are cut at some width."""
     if len(lines) < 20:  # so few may be of one length by chance
         return False
+    median, width = _typical_lengths(lines)
+    return _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH and median >= 0.75 * width
+
+
+def _typical_lengths(lines: Sequence[str]) -> tuple[int, int]:
+    """Return the median length, and one that few lines exceed: a table or an address may be wider
+    than the lines of a text are wrapped.
+    """
     lengths = sorted(map(len, lines))
-    # Not the longest: a table or an address may be wider.
-    width = lengths[len(lengths) * 95 // 100]
-    if not _MIN_WRAP_WIDTH <= width <= WRAP_WIDTH:
-        return False
-    median_length = lengths[len(lengths) // 2]
-    return median_length >= 0.75 * width
+    return lengths[len(lengths) // 2], lengths[len(lengths) * 95 // 100]
 
 
 def wrap_width(lines: Sequence[str]) -> int:
@@ -73,10 +76,7 @@ def wrap_width(lines: Sequence[str]) -> int:
     lines = [line.rstrip() for line in lines if line.strip()]
     if not lines:
         return 0
-    lengths = sorted(map(len, lines))
-    median = lengths[len(lengths) // 2]
-    # Not the longest: a table or an address may be wider.
-    width = lengths[len(lengths) * 95 // 100]
+    median, width = _typical_lengths(lines)
     # Wrapping cuts sentences anywhere: few of its full lines end with one, and nearly all do if
     # each is a paragraph. Short lines end a paragraph either way, or name who speaks in a play.
     if width <= WRAP_WIDTH:
@@ -245,10 +245,12 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def _pieced(held: list[Block], pieces: list[Block]) -> Iterator[Block]:
     if len(pieces) > 1:
-        lines = list(chain.from_iterable(piece.lines for piece in pieces))
-        lengths = [sum(map(len, piece.lines)) for piece in pieces[:-1]]
-        if ends_sentence(lines[-1]) or min(lengths) >= _MIN_WRAP_WIDTH or max(lengths) > WRAP_WIDTH:
-            yield Block(lines, pieces[0].gap)
+        *others, last = pieces
+        lengths = [sum(map(len, piece.lines)) for piece in others]
+        are_lines = min(lengths) >= _MIN_WRAP_WIDTH or max(lengths) > WRAP_WIDTH
+        if are_lines or ends_sentence(last.lines[-1]):
+            lines = chain.from_iterable(piece.lines for piece in pieces)
+            yield Block(list(lines), pieces[0].gap)
             held = [block for block in held if block not in pieces]
     yield from held
 

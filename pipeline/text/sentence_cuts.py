@@ -9,7 +9,6 @@ leaves whole, it takes for an abbreviation, a quotation or bracket, or a sentenc
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
 from string import ascii_uppercase
@@ -39,60 +38,42 @@ _WORD_BEFORE = re.compile(r"([^\W\d_]+)[²³]?$")
 _ROMAN = re.compile("[IVXLC]+")
 _AFTER_NAMES = frozenset(WORDS.after_names.split())
 _PRONOUN = re.compile("[ '’][a-z]")  # "I chose", "I'd", not "Vol. I, 1987"
-_SEEN_BEFORE = 40
-_SEEN_AFTER = 20
-
-
 _NUMBER = r"(?:\d|(?:млн|млрд|тыс|тис|хил)\.?|τετρ\.|кв\.|куб\.|sq|square|cubic)"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _CutRules:
-    """The rules of one language, an object for each; its words and phrases end a sentence before a
-    capital.
-    """
+    """The rules of one language; its words and phrases end a sentence before a capital."""
 
-    code: str
-    stops: tuple[re.Pattern[str], ...]
-    """Where a sentence may end within a line, one for each mark. Each begins with a character,
-    which makes the search fast.
-    """
-    always: str
-    """Units after a number, and "and others"."""
-    ordinary_words: frozenset[str]
-    openers: frozenset[str]
-    """What follows the end of a sentence, whatever its last word."""
-    last_words: frozenset[str]
-    """The last words of units and phrases, so that a pattern is only tried where it may match."""
-    patterns: list[str]
-    """Those of `WORDS.missed_ends`; a line break stands for the end."""
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.ordinary_words = words_of(WORDS.ordinary_words, code)
+        # What follows the end of a sentence, whatever its last word.
+        self.openers = words_of(WORDS.openers, code)
+        # A line break stands for the end.
+        self.patterns = patterns_in(WORDS.missed_ends, code, "\n")
+        # Initials, which end no sentence, are many in a text.
+        initials = set(ascii_uppercase) - LAST_WORDS - self.ordinary_words
+        is_word = rf"(?<! [{ranges_of(sorted(initials))}]\.)"
+        if code == "en":  # "plan B. I chose"
+            is_word = rf"(?:{is_word}|(?= I[ '’][a-z]))"
+        # Where a sentence may end within a line, one for each mark. Each begins with a character,
+        # which makes the search fast.
+        self.stops = [re.compile(rf"\.(?![.!?…]){is_word}{_NEXT}")]
+        for mark in "!?…" + row_of(WORDS.ends, code):
+            self.stops.append(re.compile(rf"{re.escape(mark)}(?![.!?…]){_NEXT}"))
+        units = words_of(WORDS.units, code)
+        units_pattern = "|".join(map(re.escape, sorted(units)))
+        others = row_of(WORDS.others, code)
+        # With or without the blanks; of nothing if there are none.
+        others_pattern = re.escape(others).replace(",\\ ", "|").replace("\\ ", " ?") or "(?!)"
+        # Units after a number, and "and others".
+        self.always = rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{others_pattern})$"
+        # The last words of units and phrases: the pattern is only tried where it may match.
+        last_words = frozenset(map(last_word, (*units, *others.split(","))))
+        self.last_words = last_words - {""} | self.ordinary_words
 
 
-@cache
-def _cut_rules_of(code: str) -> _CutRules:
-    ordinary_words = words_of(WORDS.ordinary_words, code)
-    # Initials, which end no sentence, are many in a text.
-    initials = set(ascii_uppercase) - LAST_WORDS - ordinary_words
-    is_word = rf"(?<! [{ranges_of(sorted(initials))}]\.)"
-    if code == "en":  # "plan B. I chose"
-        is_word = rf"(?:{is_word}|(?= I[ '’][a-z]))"
-    stops = [rf"\.(?![.!?…]){is_word}{_NEXT}"]
-    for mark in "!?…" + row_of(WORDS.ends, code):
-        stops.append(rf"{re.escape(mark)}(?![.!?…]){_NEXT}")
-    units = words_of(WORDS.units, code)
-    units_pattern = "|".join(map(re.escape, sorted(units)))
-    others = row_of(WORDS.others, code)
-    # With or without the blanks; of nothing if there are none.
-    others_pattern = re.escape(others).replace(",\\ ", "|").replace("\\ ", " ?") or "(?!)"
-    return _CutRules(
-        code=code,
-        stops=tuple(map(re.compile, stops)),
-        always=rf"{_NUMBER}[ \u00a0]?(?:{units_pattern})[²³]?$|(?<!\w)(?:{others_pattern})$",
-        ordinary_words=ordinary_words,
-        openers=words_of(WORDS.openers, code),
-        last_words=frozenset(map(last_word, (*units, *others.split(",")))) - {""} | ordinary_words,
-        patterns=patterns_in(WORDS.missed_ends, code, "\n"),
-    )
+_cut_rules_of = cache(_CutRules)
 
 
 def cut(lines: str, code: str, split: Callable[[str], str]) -> str:
@@ -159,9 +140,11 @@ def _ends_by_pattern(end: re.Match[str], start: int, rules: _CutRules) -> bool:
     is_plain = end[0] in ".!?" and lines[end.start() - 1].isalpha()
     if is_plain and not end["next"][0].isdigit():
         return False  # no pattern matches "... a word.⏎Next", as most ends are
-    before = lines[max(start, end.end() - _SEEN_BEFORE) : end.end()]
-    after = lines[end.end() + 1 : end.end() + 1 + _SEEN_AFTER]
-    return _matches(f"{before}\n{after}", rules) and not is_open(lines[start : end.end()])
+    stop = end.end()
+    seen_from = max(start, stop - 40)
+    seen_to = stop + 1 + 20
+    seen = f"{lines[seen_from:stop]}\n{lines[stop + 1 : seen_to]}"
+    return _matches(seen, rules) and not is_open(lines[start:stop])
 
 
 @lru_cache(maxsize=1000)  # texts such as "1. 1. 1." repeat it hundreds of times in a line

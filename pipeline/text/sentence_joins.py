@@ -7,7 +7,7 @@ between paragraphs. To join two sentences is to remove a line break:
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import groupby
 
@@ -17,6 +17,7 @@ from .sentence_rules import (
     LOWER_CASE,
     UPPER_CASE,
     WORDS,
+    Rule,
     before_numbers_of,
     compiled,
     is_listed,
@@ -49,94 +50,71 @@ _VOWELLESS = "(?!(?:h?m+|p?s+t|b?r+|p?sc?h+t?|tz+|tv|cd|dvd|pc|sms|pdf)$)[{conso
 _EASTERN_LETTERS = "ぁ-ゖァ-ヺ一-鿿가-힣"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class JoinRules:
-    """The rules of one language; there is one object for each."""
+    """The rules of one language, by sentencex's code; `join_rules_of` makes one object for each."""
 
-    candidates: str
-    """Matches every line break that a rule may remove or move; most sentences end otherwise."""
-    uncased_candidates: str
-    """Those in a text without capitals, where a small letter does not tell that a sentence
-    continues.
-    """
-    patterns: str
-    """The patterns of `WORDS.joins`; a line break stands for the end of the first piece."""
-    cased_patterns: str
-    """Those that hold in texts with capitals only."""
-    abbreviated: bool
-    """Whether to join initials and abbreviations; sentencex does it well for some languages."""
-    abbreviations: frozenset[str]
-    before_capitals: frozenset[str]
-    """Words after which a rule may apply although a capital follows."""
-    before_names: frozenset[str]
-    """Titles, firms, "for example": words that no sentence ends with."""
-    proclitics: str
-    """Letters that are written with the abbreviation before which they stand."""
-    before_numbers: frozenset[str]
-    final_words: frozenset[str]
-    no_ends: tuple[str, ...]
-    years_end: bool
-    vowelless: bool
-    """Whether what has no vowel is an abbreviation."""
+    def __init__(self, code: str) -> None:
+        # Titles, firms, "for example": words that no sentence ends with.
+        self.before_names = words_of(WORDS.before_names, code)
+        self.abbreviations = words_of(WORDS.abbreviations, code) | self.before_names
+        self.before_numbers = before_numbers_of(code)
+        # Letters that are written with the abbreviation before which they stand.
+        self.proclitics = row_of(WORDS.proclitics, code)
+        self.final_words = words_of(WORDS.final_words, code)
+        self.no_ends = tuple(row_of(WORDS.no_ends, code))
+        self.years_end = code in WORDS.years_end.split()
+        # Whether to join initials and abbreviations; sentencex does it well for some languages.
+        self.abbreviated = code not in WORDS.own_initials.split()
+        # Whether what has no vowel is an abbreviation.
+        self.vowelless = self.abbreviated and code not in WORDS.syllabic.split()
+        # Every line break that a rule may remove or move; most sentences end otherwise. In a text
+        # without capitals a small letter does not tell that a sentence continues.
+        may_join = "|".join(self._may_join(code))
+        self.candidates = _candidates(UPPER_CASE, may_join)
+        self.uncased_candidates = _candidates(UPPER_CASE + LOWER_CASE, may_join)
+        # The patterns of `WORDS.joins`, those that hold in texts with capitals only apart.
+        of_capitals = [rule for rule in WORDS.joins if rule.after == "[{lower}]"]
+        others = [rule for rule in WORDS.joins if rule.after != "[{lower}]"]
+        self.cased_patterns = _one_pattern(of_capitals, code)
+        self.patterns = _one_pattern(others, code)
+
+    def _may_join(self, code: str) -> Iterator[str]:
+        """Yield patterns of what precedes a line break at which a rule may join before a capital: a
+        short line, or one that does not end with a word of several letters, or ends with one of
+        the language's lists.
+        """
+        yield rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)"
+        if self.vowelless:
+            consonants = with_parts("[{consonants}]")
+            for length in (2, 3, 4):
+                yield rf"(?<=[^\w]{consonants}{{{length}}}\. \n)"
+        words = self.abbreviations | self.before_numbers | words_of(WORDS.before_capitals, code)
+        forms = {
+            form for word in words for form in (word, word.capitalize(), word.title(), word.upper())
+        }
+        # A look-behind has a fixed length; that a word of it begins there is seen first.
+        by_length = sorted(forms, key=lambda form: (len(form), form))
+        for length, same_length in groupby(by_length, key=len):
+            listed = "|".join(map(re.escape, same_length))
+            yield rf"(?<!\w[^\n]{{{length}}}\. \n)(?<=(?:{listed})\. \n)"
+            if self.proclitics:
+                yield rf"(?<=[^\w][{self.proclitics}](?:{listed})\. \n)"
 
 
-@cache
-def join_rules_of(code: str) -> JoinRules:
-    """Return the rules of a language, by sentencex's code."""
-    before_names = words_of(WORDS.before_names, code)
-    abbreviations = words_of(WORDS.abbreviations, code) | before_names
-    before_numbers = before_numbers_of(code)
-    before_capitals = before_numbers | words_of(WORDS.before_capitals, code)
-    if code == "en":
-        before_capitals |= before_names
-    proclitics = row_of(WORDS.proclitics, code)
-    # What all joins have in common: no capital follows, or a short line precedes, or one that does
-    # not end with a word of several letters, or ends with one of the language's lists.
-    may_join = [rf"(?<![^\n]{{5}}[{LOWER_CASE}{_EASTERN_LETTERS}]{{2}}[.?!] \n)"]
-    abbreviated = code not in WORDS.own_initials.split()
-    vowelless = abbreviated and code not in WORDS.syllabic.split()
-    if vowelless:
-        consonants = with_parts("[{consonants}]")
-        may_join += (rf"(?<=[^\w]{consonants}{{{length}}}\. \n)" for length in (2, 3, 4))
-    forms = {
-        form
-        for word in abbreviations | before_capitals
-        for form in (word, word.capitalize(), word.title(), word.upper())
-    }
-    # A look-behind has a fixed length; that a word of it begins there is seen first.
-    for length, same_length in groupby(sorted(forms, key=lambda form: (len(form), form)), key=len):
-        listed = "|".join(map(re.escape, same_length))
-        may_join.append(rf"(?<!\w[^\n]{{{length}}}\. \n)(?<=(?:{listed})\. \n)")
-        if proclitics:
-            may_join.append(rf"(?<=[^\w][{proclitics}](?:{listed})\. \n)")
+join_rules_of = cache(JoinRules)
 
-    def candidates(beginnings: str) -> str:
-        # It begins with a character, which makes the search fast.
-        return rf"\n(?<!\n\n)(?!\n)(?:(?![{beginnings}{_EASTERN_LETTERS}])|{'|'.join(may_join)})"
 
-    def patterns(*, cased: bool) -> str:
-        rules = [rule for rule in WORDS.joins if (rule.after == "[{lower}]") is cased]
-        listed = "|".join(patterns_in(rules, code, " ?\n")) or "(?!)"
-        # A rule begins before the line break: to try each at all places after it would take
-        # longest.
-        return rf"[^\n]*?(?:{listed})"
+def _candidates(beginnings: str, may_join: str) -> str:
+    """Return a pattern of the line breaks before other characters, or at which a rule may join."""
+    # It begins with a character, which makes the search fast.
+    return rf"\n(?<!\n\n)(?!\n)(?:(?![{beginnings}{_EASTERN_LETTERS}])|{may_join})"
 
-    return JoinRules(
-        candidates=candidates(UPPER_CASE),
-        uncased_candidates=candidates(UPPER_CASE + LOWER_CASE),
-        patterns=patterns(cased=False),
-        cased_patterns=patterns(cased=True),
-        abbreviated=abbreviated,
-        abbreviations=abbreviations,
-        before_capitals=before_capitals,
-        before_names=before_names,
-        proclitics=proclitics,
-        before_numbers=before_numbers,
-        final_words=words_of(WORDS.final_words, code),
-        no_ends=tuple(row_of(WORDS.no_ends, code)),
-        years_end=code in WORDS.years_end.split(),
-        vowelless=vowelless,
-    )
+
+def _one_pattern(rules: Iterable[Rule], code: str) -> str:
+    """Return a pattern of all rules; a line break stands for the end of the first piece."""
+    listed = "|".join(patterns_in(rules, code, " ?\n")) or "(?!)"
+    # A rule begins before the line break: to try each at all places after it would take longest.
+    return rf"[^\n]*?(?:{listed})"
 
 
 def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:

@@ -98,8 +98,8 @@ def before_numbers_of(language: str) -> frozenset[str]:
 def months_of(language: str) -> tuple[set[str], set[str]]:
     """Return the names of months in small letters, and their abbreviations without the stop."""
     if row := WORDS.months.get(language):
-        full, _, short = row.partition(",")
-        return set(full.split()), set(short.split())
+        names, abbreviated = row.split(",")
+        return set(names.split()), set(abbreviated.split())
     from babel import localedata  # late: to read CLDR takes longer than a short text
 
     if not localedata.exists(language):
@@ -107,9 +107,12 @@ def months_of(language: str) -> tuple[set[str], set[str]]:
     # A copy, because what `babel` looks up in one language it writes to what all of them share.
     shared: dict[str | int | None, Any] = {"months": localedata.load(language)["months"]}
     months = localedata.LocaleDataDict(deepcopy(shared))["months"].values()
-    names = {name.lower() for form in months for name in form["wide"].values()}
-    short = {name.rstrip(".").lower() for form in months for name in form["abbreviated"].values()}
-    return names, short - names
+    full: set[str] = set()
+    short: set[str] = set()
+    for form in months:
+        full.update(map(str.lower, form["wide"].values()))
+        short.update(name.rstrip(".").lower() for name in form["abbreviated"].values())
+    return full, short - full
 
 
 def language_code(language: str) -> str:

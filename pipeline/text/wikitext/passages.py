@@ -249,15 +249,15 @@ class _Structures:
         """Return about how many words are lost with an unknown template: those of its sentence, or
         0 if the sentence does without it, which `repair` decides exactly.
         """
-        # Of the nearest twenty texts: on a page of templates each would look at all others.
-        before = " ".join(self.parts[max(index - 39, 0) : index : 2])
-        after = " ".join(self.parts[close + 1 : close + 41 : 2])
-        words = _SENTENCE_START.split(before)[-1]
-        is_dropped = words.startswith(tuple("*#:;|!="))
-        if not words.strip() or is_dropped or not before.endswith(" "):
+        # The nearest twenty texts alone: on a page of templates each would look at all others.
+        texts_before = self.parts[max(index - 39, 0) : index : 2]
+        texts_after = self.parts[close + 1 : close + 41 : 2]
+        *_, before = _SENTENCE_START.split(" ".join(texts_before))
+        after, *_ = _SENTENCE_START.split(" ".join(texts_after), 1)
+        is_dropped = before.startswith(tuple("*#:;|!="))
+        if is_dropped or not before.strip() or not before.endswith(" "):
             return 0
-        words_after, *_ = _SENTENCE_START.split(after, 1)
-        return len(words.split()) + len(words_after.split())
+        return len(before.split()) + len(after.split())
 
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts

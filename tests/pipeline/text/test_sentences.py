@@ -1,6 +1,6 @@
 import re
 import unicodedata
-from dataclasses import replace
+from copy import copy
 from itertools import product
 from pathlib import Path
 from unittest.mock import patch
@@ -101,7 +101,8 @@ def test_the_listed_months_are_those_of_cldr(language: str, monkeypatch: pytest.
 def test_one_search_sees_all_that_is_to_be_joined(pieces: list[str], language: str) -> None:
     rules = join_rules_of(language)
     every_break = r"\n(?<!\n\n)(?!\n)"
-    thorough = replace(rules, candidates=every_break, uncased_candidates=every_break)
+    thorough = copy(rules)
+    thorough.candidates = thorough.uncased_candidates = every_break
     lines = "\n".join(pieces)
     assert join(lines, rules, is_cased=True) == join(lines, thorough, is_cased=True)
     lines = lines.lower()
