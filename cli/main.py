@@ -196,7 +196,6 @@ def main(args: Sequence[str] | None = None) -> None:
     finally:
         settings.as_json = False
         settings.is_quiet = False
-        settings.explain = str
 
 
 def _fail(message: str, exit_code: int, *, owns_process: bool) -> NoReturn:

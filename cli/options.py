@@ -103,7 +103,7 @@ class ContentOfFile(click.ParamType):
 
 def config_options(*configs: type, without: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Add an option per documented field of the dataclasses, but not for those in `without`."""
-    options: dict[str, Callable[[Any], Any]] = {}
+    options = {}
     for config in configs:
         # As types; a field's own `type` is text in modules that postpone annotations.
         annotations = typing.get_type_hints(config)
@@ -136,7 +136,6 @@ def checked_by(check: Callable[..., object]) -> Callable[[Command], Command]:
 
 
 def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[Command], Command]:
-    """Return the decorator that adds the option of a field."""
     flags = field.metadata["flags"] or f"--{field.name.replace('_', '-')}"
     kind = annotation
     # `int | None` is a UnionType, but `Literal[...] | None` a Union.

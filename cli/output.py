@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -27,15 +27,11 @@ ALREADY_FINISHED = "already finished, nothing to do"
 
 @dataclass
 class _Settings:
-    """How this process prints."""
-
     commands: Mapping[str, click.Command] = field(default_factory=dict)
     """Whose options messages name; set by `cli.main`."""
     as_json: bool = False
     """By an option of ``clozeworks`` itself, as `is_quiet`; reset after a command."""
     is_quiet: bool = False
-    explain: Callable[[str], str] = str
-    """Adds to a message what `run` knows about a recipe's stage."""
 
 
 settings = _Settings()
@@ -50,7 +46,7 @@ PICTURES |= {0x7F: "␡", **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHA
 
 def tell(level: Level, message: str, file: TextIO | None = None, **figures: object) -> None:
     """Write a line to standard error (or `file`): the message, or a JSON object with `figures`."""
-    message = settings.explain(_SECRET.sub("://***@", message))
+    message = _SECRET.sub("://***@", message)
     prefixes = {"warning": "Warning: ", "error": "Error: "}
     line = prefixes.get(level, "") + message
     if settings.as_json:
@@ -148,7 +144,7 @@ def print_summaries(summaries: list[CommandSummary]) -> None:
         return
     from rich.text import Text
 
-    rows: list[list[str | Text]] = []
+    rows = []
     for summary in summaries:
         rows.append([Text(summary.command, "bold"), "where", summary.where])
         for name, value in summary.rows:

@@ -1,9 +1,7 @@
 """Define the command ``clozeworks pretrain``."""
 
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,14 +10,13 @@ from ..model.encoders.modernbert_config import MODERNBERT_SIZES
 from ..pipeline import storage
 from ..pipeline.manifests import InstancesManifest, too_little_to_judge
 from .options import GroupedCommand, config_options, make_config, overwrite_option, path_option
-from .output import ALREADY_FINISHED, CommandSummary, byte_size, duration, is_first_rank, tell, warn
+from .output import ALREADY_FINISHED, CommandSummary, byte_size, duration, warn
 from .process import StopOnSignal, wait_for_width
-from .progress import Report, training_progress
+from .progress import training_progress
 
 if TYPE_CHECKING:
     from ..model.pretraining.setup import Also, Summary
 
-DEFAULT = click.core.ParameterSource.DEFAULT
 MEASURED = {
     "mlm_loss": "masked-LM loss, held out",
     "mlm_accuracy": "masked-LM accuracy, held out",
@@ -35,9 +32,7 @@ MEASURED = {
     "--dry-run", is_flag=True, help="Only print steps, epochs, tokens and bytes to write."
 )
 @config_options(PretrainConfig)
-@click.pass_context
 def pretrain(
-    ctx: click.Context,
     instances: tuple[str, ...],
     output: str,
     overwrite: bool,
@@ -65,10 +60,7 @@ def pretrain(
     from ..model.pretraining.pretrain import pretrain as run_pretrain
 
     stop = StopOnSignal()
-    sized_by = ("model", "hidden_size", "checkpoint")
-    is_default = all(ctx.get_parameter_source(name) is DEFAULT for name in sized_by)
-    with training_progress() as show:
-        report = _with_estimate(show) if is_default and config.hours is None else show
+    with training_progress() as report:
         summary = run_pretrain(
             config, list(instances), output, report, overwrite=overwrite, stop=stop
         )
@@ -91,26 +83,6 @@ def pretrain(
         )
     rows = _rows(summary, too_little)
     return CommandSummary("pretrain", output, rows, exit_code=int(has_risen))
-
-
-def _with_estimate(show: Report) -> Report:
-    """Also say, after ten updates on a CPU, how long a size takes that nobody chose."""
-    times: list[float] = []
-
-    def report(figures: Mapping[str, Any]) -> None:
-        show(figures)
-        if "stage" in figures or "peak_memory_gb" in figures:  # no update; on a GPU
-            return
-        times.append(time.monotonic())
-        if len(times) == 11 and is_first_rank():
-            left_s = (figures["steps"] - figures["step"]) * (times[-1] - times[0]) / 10
-            tell(
-                "notice",
-                f"--model base, the default, takes {duration(left_s)} more on this CPU at the pace "
-                "of ten updates; small, mini and tiny are faster.",
-            )
-
-    return report
 
 
 def _dry_run(

@@ -43,9 +43,7 @@ def data_stage_terminal(verbose: bool) -> Iterator["ShowProgress"]:
 
 @contextmanager
 def _standard_error_to_log() -> Iterator[TextIO]:
-    """Redirect file descriptor 2 to a file, which is kept, and named, if the run breaks; yield the
-    terminal's own stream.
-    """
+    """Send file descriptor 2 to a log, kept if the run breaks; yield the terminal's stream."""
     sys.stderr.flush()
     # The descriptor, not `sys.stderr`: C++ libraries and child processes write to it directly.
     #
@@ -124,7 +122,7 @@ def _progress_line(file: TextIO) -> Iterator[_Show]:
         return
     console = Console(file=file)
     is_live = console.is_terminal and not settings.as_json
-    started: dict[str, tuple[int, float]] = {}
+    started = {}
     last_line_s = time.monotonic()
     with console.status("loading") if is_live else nullcontext() as status:
 

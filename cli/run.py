@@ -4,7 +4,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ from msgspec import Struct
 from ..pipeline.errors import RunError, UserError, did_you_mean
 from ..pipeline.parsing import read_toml
 from .failures import describe_usage_error
-from .output import CommandSummary, duration, settings, with_flags
+from .output import CommandSummary, duration, settings
 
 Scalar = bool | int | float | str
 # Names begin with a letter, so that braces in a regular expression, `a{2}`, stay as they are.
@@ -21,32 +20,8 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z][\w-]*)\}")
 
 
 class _RecipeFile(Struct, forbid_unknown_fields=True):
-    """The TOML file as written."""
-
     stage: list[dict[str, Scalar | list[Scalar]]]
     variables: dict[str, Scalar] = {}
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a recipe."""
-
-    label: str
-    """Names it in messages."""
-    values: dict[str, list[str]]
-    """Those of each key, with the variables filled in."""
-    variables: dict[str, str]
-    """The variable that is an option's value, by the option."""
-
-    def explain(self, message: str) -> str:
-        """Add how the recipe is given the options that a message names."""
-        ways = []
-        for option in dict.fromkeys(re.findall(r"--[a-z][a-z-]+", message)):
-            if option in self.variables:
-                ways.append(f"--set {self.variables[option]}=VALUE")
-            elif option == "--overwrite":
-                ways.append("--overwrite with the command of this stage alone, above")
-        return f"{message} In this recipe: {'; '.join(ways)}." if ways else message
 
 
 @click.command()
@@ -74,22 +49,19 @@ def run(
     """
     commands = dict(settings.commands)
     del commands[str(ctx.command.name)]  # a recipe that runs itself would never end
-    stages = read_recipe(recipe, output, assignments)
-    command_lines = []
-    for stage in stages:
+    stages = {}
+    for label, values in read_recipe(recipe, output, assignments).items():
         try:
-            command_lines.append(_command_line(stage.values, commands, ctx))
+            stages[label] = _command_line(values, commands, ctx)
         except UserError as error:
-            message = stage.explain(with_flags(str(error)))
-            raise UserError(f"{stage.label}: {message}") from None
-    summaries: list[CommandSummary] = []
-    for number, (stage, typed) in enumerate(zip(stages, command_lines, strict=True), start=1):
+            raise UserError(f"{label}: {error}") from None
+    summaries = []
+    for number, (label, typed) in enumerate(stages.items(), start=1):
         click.echo(f"[{number}/{len(stages)}] {shlex.join(['clozeworks', *typed])}")
         if dry_run:
             continue
         start_s = time.monotonic()
         name, *args = typed
-        settings.explain = stage.explain
         result: CommandSummary | list[CommandSummary] | int | None
         try:
             # Without `standalone_mode`, click leaves errors to this program's `main`.
@@ -97,7 +69,7 @@ def run(
                 args, prog_name=name, standalone_mode=False, parent=ctx.parent
             )
         except (UserError, RunError) as error:
-            raise type(error)(f"{stage.label}: {error}") from error
+            raise type(error)(f"{label}: {error}") from error
         if isinstance(result, int):  # an exit status
             raise RunError(f"Stage {name!r} failed.")
         if isinstance(result, CommandSummary):
@@ -107,8 +79,11 @@ def run(
     return summaries
 
 
-def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> list[Stage]:
-    """Return the stages of the recipe at `path`, in order.
+def read_recipe(
+    path: str, output: str, assignments: tuple[str, ...] = ()
+) -> dict[str, dict[str, list[str]]]:
+    """Return the stages of the recipe at `path`, in order, each by its label for messages: the
+    values of each key, with the variables filled in.
 
     ``{recipe}`` is the recipe's folder and ``{output}`` is `output`. Other variables come from the
     recipe's ``[variables]``, where one may name those above it, unless `assignments` such as
@@ -129,18 +104,13 @@ def read_recipe(path: str, output: str, assignments: tuple[str, ...] = ()) -> li
     for name, value in {**recipe.variables, **replaced}.items():
         variables[name] = _fill(value, variables, f"{path}: variable {name}")
 
-    stages = []
+    stages = {}
     for number, table in enumerate(recipe.stage, 1):
         label = f"{path}: stage {number} ({table.get('command', '')})"
-        values = {}
-        set_by = {}
+        stages[label] = {}
         for key, value in table.items():
             items = value if isinstance(value, list) else [value]
-            values[key] = [_fill(item, variables, f"{label}, {key}") for item in items]
-            alone = PLACEHOLDER.fullmatch(str(value))
-            if alone and alone[1] in recipe.variables:
-                set_by[f"--{key.replace('_', '-')}"] = alone[1]
-        stages.append(Stage(label, values, set_by))
+            stages[label][key] = [_fill(item, variables, f"{label}, {key}") for item in items]
     return stages
 
 

@@ -106,7 +106,7 @@ def _print_instances(
         length = f"{len(instance.tokens)} tokens"
         heading = f"{label}, {documents}, pass {instance.duplicate}, {length}"
         console.print(Text(printable(heading), "bold"))
-        tokens: list[Text] = []
+        tokens = []
         for token in instance.tokens:
             form, style = MARKS[token.role]
             shown = form.format(text=token.text, original=token.original)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import storage
 from .config import BuildConfig, IngestConfig, RunOptions, VocabConfig
@@ -68,7 +68,7 @@ def make_corpus(
             # Not by the pipeline: a runner that lost a worker may open a stage again.
             for stage in stages:
                 clear_stage(stage.output)
-        manifests: list[Any] = []
+        manifests = []
         on_workers = replace(options, overwrite=False)
         for index, stage in enumerate(stages):
             # Those before it are finished, so it can be planned here and now.

@@ -13,9 +13,7 @@ CARD = "README.md"
 
 
 def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
-    """Return the card of a directory, as Markdown: of its manifest alone, without time or machine,
-    so that every run writes the same bytes.
-    """
+    """Return the card in Markdown, of the manifest alone: every run writes the same bytes."""
     if isinstance(manifest, DocumentsManifest):
         title = "Documents for pre-training a language model"
         rows = "Each row is a text, cleaned and cut into sentences."
@@ -23,7 +21,7 @@ def data_card(manifest: DocumentsManifest | InstancesManifest) -> str:
         title = "Instances for pre-training a BERT encoder"
         rows = "Each row holds token ids with masks, and the tokens to predict."
     languages = hub_languages(manifest.languages)
-    splits: dict[str, Counter[str]] = {}
+    splits = {}
     for shard in sorted(manifest.shards, key=lambda shard: shard.split):
         sizes = splits.setdefault(shard.split, Counter())
         sizes.update(num_bytes=shard.bytes, num_examples=shard.rows)

@@ -96,9 +96,7 @@ def text_encoding(
 
 
 def is_damage(text: str, characters_per_damage: int = CHARACTERS_PER_DAMAGE) -> bool:
-    """Return whether few enough characters of a decoded text are U+FFFD to be damage; if not, it is
-    in another encoding.
-    """
+    """Return whether so few characters are U+FFFD that it is damage, not another encoding."""
     num_damaged = text.count("\ufffd")
     return num_damaged <= max(5, len(text) // characters_per_damage)
 

@@ -209,7 +209,6 @@ class VocabularyManifest(Head[VocabConfig], frozen=True, kw_only=True):
     mixture: list[MixtureGroup] = []
     report: VocabularyReport
     word_counts: File
-    """The table of counted words."""
 
 
 class InstancesTokenizer(Struct, frozen=True, kw_only=True):

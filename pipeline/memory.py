@@ -19,7 +19,7 @@ def trim_heap() -> None:
 
 def cut_by_size(items: Iterable[T], size_of: Callable[[T], int], least: int) -> Iterator[list[T]]:
     """Yield the items in lists, each of at least this size; the last has the rest."""
-    held: list[T] = []
+    held = []
     size = 0
     for item in items:
         held.append(item)

@@ -24,7 +24,7 @@ def parse_weights(entries: Iterable[str]) -> dict[str, float]:
     >>> parse_weights(["enwiki=1,books=2.5", "ko=3"])
     {'enwiki': 1.0, 'books': 2.5, 'ko': 3.0}
     """
-    weights: dict[str, float] = {}
+    weights = {}
     for entry in entries:
         for assignment in entry.split(","):
             # From the right: a name may contain "=".
@@ -54,8 +54,8 @@ def plan_mixture(
 
     Raises `UserError` if `weight` names a source or language that the corpus does not have.
     """
-    characters_by_origin: Counter[tuple[str, str]] = Counter()
-    characters_by_language: Counter[str] = Counter()
+    characters_by_origin = Counter()
+    characters_by_language = Counter()
     for group in corpus.training_groups():  # validation is read once, whatever the weights
         characters_by_origin[group.source, group.language] += group.characters
         characters_by_language[group.language] += group.characters

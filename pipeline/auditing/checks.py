@@ -18,7 +18,7 @@ from ..vocabulary.vocabulary import Vocabulary
 from .label_checks import label_checks, origin_checks
 from .measures import Measures, read_batch
 from .origins import OriginMeasures, documents_of
-from .verdict import Audit, Check, Verdict, at_most, exact, info, too_few, verdict_of
+from .verdict import Audit, Check, at_most, exact, info, judge, too_few
 
 
 def audit(instances: str, documents: str | None = None) -> Audit:
@@ -174,17 +174,17 @@ def _source_checks(manifest: InstancesManifest) -> Iterator[Check]:
         error = math.sqrt(group.squared_tokens) / 2 / group.tokens / passes
         # At least 2%, because a weight is a guess of two digits.
         tolerance = max(0.02 * group.weight, Z_JUDGED * error)
-        verdict = verdict_of(abs(times_read - group.weight) <= tolerance)
+        holds = abs(times_read - group.weight) <= tolerance
         measured = f"{times_read:.3f}"
         num_alone = manifest.counts.get("documents_without_partner", 0)
-        if verdict == "bad" and num_alone:
+        if num_alone and not holds:
             skipped = count_of(num_alone, "document")
             measured += f"; {skipped} skipped, alone in a part of a pass"
         asked = f"{group.weight:.3f} ± {tolerance:.3f}"
         name = f"times read per pass: {group.source}, {group.language}"
-        yield Check(name, measured, asked, verdict, times_read)
+        yield judge(name, measured, asked, holds, times_read)
 
-    tokens: Counter[str] = Counter()
+    tokens = Counter()
     for shard in manifest.shards:
         tokens.update(shard.source_tokens)
     for source, num_tokens in tokens.most_common(10):  # a corpus of books may have hundreds
@@ -211,7 +211,7 @@ def mask_checks(measures: Measures) -> Iterator[Check]:
         asked = f"at most {asked}, in whole words"
     else:
         enough = measured == asked  # fewer lost or added masks are left to the next check
-    yield Check("masked share", measured, asked, verdict_of(enough), share)
+    yield judge("masked share", measured, asked, enough, share)
     yield exact("rows with the wrong number of masks", counts["rows_breaking_count"])
     if masks_words:
         yield exact("partly masked words", counts["split_words"])
@@ -239,12 +239,10 @@ def split_checks(measures: Measures) -> Iterator[Check]:
         # In few tokens, the observed share and its variance may be near 0 by chance; so the verdict
         # takes the variance about the share that should be observed.
         tolerance = Z_JUDGED * _standard_error(expected, masked)
-        unjudged = too_few(tolerance, counts["rows"])
-        verdict: Verdict = "unjudged"
-        if not unjudged:
-            verdict = verdict_of(abs(share - expected) <= tolerance)
+        holds = abs(share - expected) <= tolerance
         measured = f"{share:.2%} ({interval[0]:.2%} to {interval[1]:.2%})"
-        yield Check(title, measured, unjudged or f"{percent}%", verdict, share, interval)
+        unjudged = too_few(tolerance, counts["rows"])
+        yield judge(title, measured, f"{percent}%", holds, share, interval, unjudged)
 
 
 def _standard_error(share: float, masked: int) -> float:

@@ -10,11 +10,9 @@ from ..vocabulary.counts import sentences_of
 
 
 def abbreviated_ends(directory: str) -> list[tuple[str, int]]:
-    """Return words of at most five letters whose full stop ends a sentence at least five times,
-    more often than they stand elsewhere without one; with these times, the most first.
-    """
-    ends: Counter[str] = Counter()
-    elsewhere: Counter[str] = Counter()
+    """Return short words that end sentences more often than they stand elsewhere, and how often."""
+    ends = Counter()
+    elsewhere = Counter()
     manifest = read_manifest(directory, DocumentsManifest)
     arrays = chain.from_iterable(map(sentences_of, shard_paths(directory, manifest, "train")))
     sentences = chain.from_iterable(array.to_pylist() for array in arrays)

@@ -69,7 +69,7 @@ def _find(
     """Return the first rows whose indices a function returns, of a shard's path and a batch."""
     found = {}
     for path in paths:
-        rows: list[int] = []
+        rows = []
         first = 0
         with open_shard(path, stage) as file:
             there = [name for name in columns if name in file.schema_arrow.names]

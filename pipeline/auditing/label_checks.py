@@ -15,7 +15,16 @@ from ..instances.balance import LENGTH_AUC_TOLERANCE, Z_JUDGED, auc_of
 from ..manifests import InstancesManifest
 from .measures import Measures
 from .origins import OriginMeasures
-from .verdict import HALF_TOLERANCE, ROWS_FOR_EXACT, Check, exact, is_half, too_few, verdict_of
+from .verdict import (
+    HALF_TOLERANCE,
+    ROWS_FOR_EXACT,
+    Check,
+    Verdict,
+    exact,
+    is_half,
+    judge,
+    too_few,
+)
 
 # For one segment, or its end: wider, because only the lengths of whole rows are balanced.
 PART_AUC_TOLERANCE = 0.05
@@ -130,29 +139,25 @@ def _is_next_check(measures: Measures) -> Check:
     why_unjudged = too_few(Z_JUDGED / 2 / math.sqrt(max(rows, 1)), rows)
     if pairing == "bert":
         why_unjudged = "not balanced by bert"
-    if why_unjudged:
-        return Check(name, measured, why_unjudged, "unjudged", share, interval)
-
     asked = f"50% ± {HALF_TOLERANCE:.1%}" if rows >= ROWS_FOR_EXACT else "50%, within chance"
-    verdict = verdict_of(is_half(is_next, rows))
+    check = judge(name, measured, asked, is_half(is_next, rows), share, interval, why_unjudged)
     uneven = []  # passes in which it is not one half
     for (shard, duplicate), (rows_of_pass, not_next_of_pass) in measures.passes.items():
         if not is_half(not_next_of_pass, rows_of_pass):
             share_in_pass = 1 - not_next_of_pass / rows_of_pass
             uneven.append((shard, f"{share_in_pass:.1%} in pass {duplicate} of {shard}"))
-    if not uneven:
-        return Check(name, measured, asked, verdict, share, interval)
-
+    if why_unjudged or not uneven:
+        return check
     shown = uneven[0][1]
     if len(uneven) > 1:
         shown += f" and {len(uneven) - 1} more"
-    if verdict == "ok":
+    if check.verdict == "ok":
         # The passes cancel out: they are the fault, not the whole.
         measured = f"{shown}; {measured} in all"
         asked = "50% in each pass over a shard"
     else:
         measured = f"{measured}; {shown}"
-    verdict = "bad"
+    verdict: Verdict = "bad"
     advice = ""
     if all(shard.startswith("validation-") for shard, _ in uneven):
         advice = "ingest with a larger `validation_share`"
@@ -169,10 +174,8 @@ def _auc_check(name: str, histogram: np.ndarray, tolerance: float, why_unjudged:
     half_width = min(Z_95 * error, 0.5)
     interval = (max(auc - half_width, 0.0), min(auc + half_width, 1.0))
     why_unjudged = why_unjudged or too_few(Z_JUDGED * error, int(histogram.sum()))
-    if why_unjudged:
-        return Check(name, measured, why_unjudged, "unjudged", auc, interval)
     # In few rows, chance alone exceeds a fixed tolerance.
     tolerance = max(tolerance, Z_JUDGED * error)
     asked = f"0.500 ± {tolerance:.3f}"
-    verdict = verdict_of(abs(auc - 0.5) <= tolerance)
-    return Check(name, measured, asked, verdict, auc, interval)
+    holds = abs(auc - 0.5) <= tolerance
+    return judge(name, measured, asked, holds, auc, interval, why_unjudged)

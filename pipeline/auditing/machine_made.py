@@ -46,7 +46,7 @@ def find_machine_made(directory: str, num_others: int = 20) -> tuple[list[str], 
     paths = [storage.join(directory, shard.name) for shard in manifest.shards]
     frequent = _frequent_words(paths, num_others)
     counts = np.zeros(1 << COUNTER_BITS, np.uint32)
-    doc_ids: list[str] = []
+    doc_ids = []
     # NumPy and Arrow release Python's lock while they compute.
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as executor:
         for counters in executor.map(lambda path: _counters_in(path, frequent), paths):
@@ -125,11 +125,17 @@ def _forms(sentences: pa.ListArray, frequent: np.ndarray) -> _Forms:
     )
 
 
+def _forms_in(
+    path: str, frequent: Mapping[str, np.ndarray]
+) -> Iterator[tuple[pa.RecordBatch, _Forms]]:
+    for language, batch in _batches(path):
+        yield batch, _forms(batch["sentences"], frequent[language])
+
+
 def _counters_in(path: str, frequent: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the counters of the forms in a shard, once for each document with the form."""
     counters = [np.empty(0, np.int64)]
-    for language, batch in _batches(path):
-        forms = _forms(batch["sentences"], frequent[language])
+    for _, forms in _forms_in(path, frequent):
         pairs = np.unique((forms.documents << COUNTER_BITS) + forms.counters)
         counters.append(pairs % (1 << COUNTER_BITS))
     return np.concatenate(counters)
@@ -137,9 +143,8 @@ def _counters_in(path: str, frequent: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _find_in(path: str, frequent: Mapping[str, np.ndarray], is_shared: np.ndarray) -> list[str]:
     """Return the ids of the documents at least half of which has forms that are shared."""
-    doc_ids: list[str] = []
-    for language, batch in _batches(path):
-        forms = _forms(batch["sentences"], frequent[language])
+    doc_ids = []
+    for batch, forms in _forms_in(path, frequent):
         words_made = is_shared[forms.counters] * forms.num_words
         num_made = np.bincount(forms.documents, words_made, len(batch))
         num_words = np.bincount(forms.documents, forms.num_words, len(batch))

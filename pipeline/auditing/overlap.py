@@ -73,7 +73,7 @@ def find_overlaps(documents: str, files: Sequence[str]) -> list[Overlap]:
     manifest = read_manifest(documents, DocumentsManifest)
     overlaps = [Overlap(file) for file in files]
     texts = []
-    row_of_text: list[tuple[Overlap, int]] = []
+    row_of_text = []
     for overlap in overlaps:
         for row in rows_of_file(overlap.file):
             overlap.num_rows += 1
@@ -130,7 +130,7 @@ class _Wanted:
 
     def find_in(self, path: str) -> dict[tuple[int, int], list[str]]:
         """Return the first documents of a shard that hold a stretch, by its length and hash."""
-        found: dict[tuple[int, int], list[str]] = {}
+        found = {}
         columns = ["doc_id", "sentences"]
         with open_shard(path, "ingest") as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):

@@ -33,7 +33,6 @@ class Check:
     interval: tuple[float, float] | None = None
     """Covers the true value with 95% confidence."""
     advice: str = ""
-    """What to do about it, if that is known."""
 
     def explained(self, reason: str, advice: str, verdict: Verdict = "warn") -> "Check":
         """Return the check with the reason for what was measured, and what to do about it."""
@@ -57,23 +56,31 @@ class Check:
         return f"{self.name} {self.figure} ({expected})"
 
 
-def verdict_of(holds: bool) -> Verdict:
-    """Return ``ok`` or ``bad``."""
-    return "ok" if holds else "bad"
+def judge(
+    name: str,
+    measured: str,
+    asked: str,
+    holds: bool,
+    value: float,
+    interval: tuple[float, float] | None = None,
+    unjudged: str = "",
+) -> Check:
+    """Judge a figure by whether its tolerance holds, or not at all if `unjudged` says why not."""
+    if unjudged:
+        return Check(name, measured, unjudged, "unjudged", value, interval)
+    return Check(name, measured, asked, "ok" if holds else "bad", value, interval)
 
 
 def exact(name: str, value: int, asked: int = 0) -> Check:
     """Judge a count that must be a certain number: that of faults is 0."""
-    return Check(name, f"{value:,}", f"{asked:,}", verdict_of(value == asked), value)
+    return judge(name, f"{value:,}", f"{asked:,}", value == asked, value)
 
 
 def at_most(name: str, share: float, limit: float, num_rows: int) -> Check:
     """Judge a share that must not exceed a limit, which in few rows a few exceed by chance."""
-    measured = f"{share:.3%}"
-    if unjudged := too_little_to_judge(num_rows):
-        return Check(name, measured, unjudged, "unjudged", share)
     asked = f"at most {limit:.1%}"
-    return Check(name, measured, asked, verdict_of(share <= limit), share)
+    unjudged = too_little_to_judge(num_rows)
+    return judge(name, f"{share:.3%}", asked, share <= limit, share, unjudged=unjudged)
 
 
 def info(name: str, value: float, measured: str) -> Check:

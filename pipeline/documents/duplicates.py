@@ -61,7 +61,7 @@ class Deduplicate(Phase):
         layout = job.setup.layout
         partitions = range(*unit.payload)
         keys = pa.Table.from_batches(KEYS.read(job, partitions), KEYS.schema)
-        near_duplicates: list[pa.RecordBatch] = []
+        near_duplicates = []
         if self.scatter.config.near_duplicates is not None:
             near_duplicates.extend(NEAR_DUPLICATES.read(job, partitions))
         documents = decide(keys, pa.Table.from_batches(near_duplicates, NEAR_DUPLICATES.schema))

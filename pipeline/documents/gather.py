@@ -70,7 +70,7 @@ class Gather(Phase):
         shard_of_left_out = run.shard_of(left_out)
         # Lazily: the documents of one shard are in memory at a time.
         documents_of_shards = _deal(job, unit, _documents(job, run, left_out))
-        shards: list[DocumentsShard] = []
+        shards = []
         for index, documents in enumerate(documents_of_shards):
             keys = documents.select(["hash", "text_hash", "doc_id"])
             removals = take(left_out, np.flatnonzero(shard_of_left_out == index))
@@ -157,7 +157,7 @@ def _write_shard(
     num_sentences = 0
     num_words = 0
     # Documents and characters of each source and language.
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups = {}
     with write_parquet(job, name, DOCUMENTS) as (writer, written):
         for start in range(0, len(order), ROW_GROUP_DOCUMENTS):
             # The shard is in memory once, and a row group of it twice.

@@ -79,9 +79,7 @@ class HashLayout:
 
 
 def choose_layout(input_bytes: int, config: IngestConfig) -> HashLayout:
-    """Return the layout for sources of this size; beyond `MAX_PARTITIONS`, a partition holds
-    several shards.
-    """
+    """Return the layout for sources of this size; a partition may hold several shards."""
     most_partitions = HUGE_PARTITIONS if input_bytes > HUGE_INPUT_BYTES else MAX_PARTITIONS
     wanted = max(input_bytes // PARTITION_INPUT_BYTES + 1, config.shards or 1)
     # A power of two, because `cut_shards` deals out 2**12 buckets evenly among the partitions.
@@ -107,9 +105,7 @@ class IngestSetup:
 
 
 def plan_keys(kind: str, num_rows: int, rows_per_unit: int, layout: HashLayout) -> list[Unit]:
-    """Return the units that read all of the small rows of one kind: their partitions from the first
-    number of a payload up to the second.
-    """
+    """Return the units that read all small rows of one kind, each a range of partitions."""
     num_units = min(num_rows // rows_per_unit + 1, layout.num_key_partitions)
     # A unit reads whole partitions; hashes are uniform, so each has about the same number of rows.
     starts = [layout.num_key_partitions * index // num_units for index in range(num_units + 1)]

@@ -69,7 +69,7 @@ def hash_shingles(text: str) -> np.ndarray:
     """
     # In chunks, as the powers reach only so far; a word at a border becomes two, which is rare and
     # the same in equal texts. An empty text still has one chunk to concatenate.
-    words_of_chunks: list[np.ndarray] = []
+    words_of_chunks = []
     for start in range(0, max(len(text), 1), _CHUNK):
         words_of_chunks.append(_hash_words(text[start : start + _CHUNK]))
     words = np.concatenate(words_of_chunks)
@@ -121,9 +121,7 @@ def _hash_words(text: str) -> np.ndarray:
 
 @cache
 def _kinds() -> np.ndarray:
-    """Return the kind of each character in Unicode's first plane; the last entry serves all other
-    planes.
-    """
+    """Return the kinds of the characters in Unicode's first plane; the last serves all others."""
     kinds = np.full(0x10000, _SEPARATOR, np.uint8)
     for code in range(0xFFFF):
         # Marks belong to their letters: vowels in the scripts of India are marks.

@@ -73,7 +73,7 @@ class FindClusters(Phase):
             # rest.
             pairs = distinct(np.concatenate([pairs, pairs_of_batch]))
         texts = np.unique(pairs)
-        chosen: list[pa.RecordBatch] = []
+        chosen = []
         for batch in SKETCHES.read(job):
             is_candidate = np.isin(batch["text_hash"].to_numpy(), texts)
             chosen.append(batch.filter(pa.array(is_candidate)))
@@ -145,7 +145,7 @@ def similar_pairs(pairs: np.ndarray, sketches: pa.Table, share: float) -> np.nda
     rows = order[np.searchsorted(texts[order], pairs)]
     signatures = sketches["signature"].combine_chunks().flatten().to_numpy()
     signatures = signatures.reshape(-1, NUM_HASHES)
-    similar: list[np.ndarray] = []
+    similar = []
     # The signatures of 20,000 pairs are in memory at a time.
     for some_rows in np.array_split(rows, len(rows) // 20_000 + 1):
         one, other = some_rows.T

@@ -110,7 +110,7 @@ class IngestStage(Stage):
             counters.count(NEAR_DUPLICATE, 0)  # reported even if there are none
         shards = [shard for record in gathered for shard in record.shards]
         # These count the documents that stay; the counters above have also seen the others.
-        languages: Counter[str] = Counter()
+        languages = Counter()
         for shard in shards:
             for group in shard.groups:
                 languages[group.language] += group.documents
@@ -122,7 +122,7 @@ class IngestStage(Stage):
         )
 
     def absolute(self) -> Self:
-        sources: list[str] = []
+        sources = []
         for source in self.sources:
             if not source.startswith(hub.PREFIX) and self.config.format != "hf":
                 source = absolute(source)
@@ -157,7 +157,7 @@ def fingerprints(inputs: Sequence[InputRange]) -> list[dict[str, Any]]:
         digests = list(
             pool.map(lambda file: file.digest or digest_of_file(file.path, file.num_bytes), inputs)
         )
-    found: list[dict[str, Any]] = []
+    found = []
     for file, digest in zip(inputs, digests, strict=True):
         about: dict[str, Any] = {"name": file.name, "format": file.format}
         about |= {"bytes": file.num_bytes, "digest": digest}

@@ -22,7 +22,6 @@ from ..config import IngestConfig
 from ..counters import CounterRecord, Counters, sum_counters
 from ..errors import UserError
 from ..execution.job import Job, Phase, Record, Unit
-from ..execution.temporary import TableWriter
 from ..languages import known_language, language_tag
 from ..memory import cut_by_size
 from ..seeding import stable_hash
@@ -35,7 +34,6 @@ from .minhash import NUM_HASHES, choose_bands, hash_bands, hash_shingles, shorte
 from .phase_tables import BANDS, KEYS, SCATTERED, SKETCHES
 
 OTHER_LANGUAGES = "documents_in_other_languages"
-"""The name of the counter of the documents left out."""
 MOST_MEAN_WORDS = 60
 """Words a sentence of a text; above, lines are likely items that were joined."""
 SAMPLE_CHARACTERS = 2000
@@ -75,22 +73,22 @@ class Scatter(Phase):
         counters = Counters()
         bucket_bytes = np.zeros(layout.num_buckets + 1, np.int64)
         bucket_documents = np.zeros(layout.num_buckets + 1, np.int64)
-        rows_of_tables: dict[str, tuple[int, int]] = {}
+        rows_of_tables = {}
         with ExitStack() as open_files:
-            writers: dict[str, TableWriter] = {}
-            tables = (SCATTERED, KEYS, BANDS, SKETCHES)
-            for table in tables if self.config.near_duplicates is not None else tables[:2]:
-                writer = open_files.enter_context(table.write(job, unit.name))
-                writers[table.name] = writer
+            share = self.config.near_duplicates
+            tables = [SCATTERED, KEYS]
+            if share is not None:
+                tables += [BANDS, SKETCHES]
+            writers = [open_files.enter_context(table.write(job, unit.name)) for table in tables]
             rows_of_documents = _read_rows(unit.payload, self.config, counters)
             for rows in cut_by_size(rows_of_documents, itemgetter("num_bytes"), PART_TEXT_BYTES):
-                writers[SCATTERED.name].write(pa.Table.from_pylist(rows, SCATTERED.schema))
                 keys = pa.Table.from_pylist(rows, KEYS.schema)
-                writers[KEYS.name].write(keys)
-                if self.config.near_duplicates is not None:
-                    bands, sketches = sketch_tables(rows, self.config.near_duplicates)
-                    writers[BANDS.name].write(bands)
-                    writers[SKETCHES.name].write(sketches)
+                parts = [pa.Table.from_pylist(rows, SCATTERED.schema), keys]
+                if share is not None:
+                    parts += sketch_tables(rows, share)
+                for writer, part in zip(writers, parts, strict=True):
+                    writer.write(part)
+                del parts  # as `rows` below
                 buckets = layout.bucket_of(keys)
                 # Not `bucket_bytes[buckets] += ...`, which counts a bucket that repeats only once.
                 np.add.at(bucket_bytes, buckets, keys["num_bytes"].to_numpy())
@@ -131,9 +129,7 @@ class Scatter(Phase):
 def _read_rows(
     ranges: Iterable[InputRange], config: IngestConfig, counters: Counters
 ) -> Iterator[Row]:
-    """Yield the documents that are selected, with their hashes, and sketches if near-duplicates are
-    to be removed.
-    """
+    """Yield the documents that are selected, with their hashes, and sketches if asked for."""
     documents = (
         (input_range, raw)
         for input_range in ranges
@@ -170,7 +166,7 @@ def _read_rows(
 
 def _count_repeats(rows: Sequence[Row], rows_of_tables: dict[str, tuple[int, int]]) -> None:
     """Add to the rows of each table, and to those with the id of another row and another text."""
-    text_of_id: dict[tuple[str, int], int] = {}
+    text_of_id = {}
     for row in rows:
         num_rows, num_repeats = rows_of_tables.get(row["table"], (0, 0))
         first_text = text_of_id.setdefault((row["table"], row["hash"]), row["text_hash"])
@@ -180,8 +176,8 @@ def _count_repeats(rows: Sequence[Row], rows_of_tables: dict[str, tuple[int, int
 
 def _check_ids(scattered: Iterable[Scattered], config: IngestConfig, max_bad: float) -> None:
     """Raise `UserError` if `config.id_column` holds the ids of more than a row each."""
-    num_rows: Counter[str] = Counter()
-    num_repeats: Counter[str] = Counter()
+    num_rows = Counter()
+    num_repeats = Counter()
     for record in scattered:
         for table, (rows, repeats) in record.rows_of_tables.items():
             num_rows[table] += rows
@@ -261,7 +257,7 @@ def select_sentences(raw: RawDocument, config: IngestConfig, counters: Counters)
     split = raw.paragraphs
     if not raw.is_cut:
         split = split_sentences(raw.paragraphs, _language_of(raw, config), config.abbreviations)
-    sentences: list[str] = []
+    sentences = []
     for sentence in split:
         if GAP in sentence:
             counters.leave_out_line("sentences_with_gaps", sentence, doc_id)

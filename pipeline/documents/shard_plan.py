@@ -172,7 +172,7 @@ def _also_held_out(
 def _plan_split(
     split: Split, edges: list[int], num_bytes: int, num_partitions: int, validation_below: int
 ) -> list[Unit]:
-    units: list[Unit] = []
+    units = []
     for numbers in group_by_partition(edges, num_partitions):
         shards = ShardRun(
             split=split,

@@ -56,7 +56,6 @@ NO_UNIT = -1
 """The element of a phase that has nothing to do: the next phase still needs one to wait for."""
 
 _STAGES: WeakKeyDictionary[beam.Pipeline, dict[str, Stage]] = WeakKeyDictionary()
-"""The stages of each pipeline, by their output."""
 METRICS = "clozeworks"
 """Namespace of the metrics; a stage adds its name, as in ``clozeworks.ingest``."""
 
@@ -138,7 +137,7 @@ def _open(_: Any, stage: Stage, versions: str) -> Job:
 
 def _plan(job: Job, phase: Phase) -> list[tuple[int, Job]]:
     """Return the elements of a phase: the numbers of its unfinished units, with the job."""
-    numbers: list[int] = []
+    numbers = []
     if not job.is_finished():  # before this pipeline began
         with _written_down(job, f"{phase.name}-plan"):
             numbers = job.start(phase)
@@ -186,7 +185,6 @@ def _written_down(job: Job, place: str) -> Iterator[None]:
 
 
 def _raise_written(job: Job) -> None:
-    """Raise the first `UserError` that was written down."""
     folder = job.file(job.temporary(ERRORS))
     for file in storage.file_names(folder):
         raise UserError(storage.read_bytes(f"{folder}/{file}").decode())

@@ -184,7 +184,6 @@ class Job(OutputDirectory):
 
     @property
     def _folder(self) -> str:
-        """The path of the temporary files."""
         return f"{self.path.rstrip('/')}/{WORK}/{self.work}"
 
     def is_finished(self) -> bool:
@@ -207,9 +206,7 @@ class Job(OutputDirectory):
         return _read_once(f"{self._folder}/{phase}/plan.json", list[Unit])
 
     def start(self, phase: Phase) -> list[int]:
-        """Plan a phase whose predecessors are done, unless a killed run has left its plan; return
-        the numbers of its unfinished units, the most expensive first.
-        """
+        """Plan a phase, unless a killed run has; return its unfinished units, dearest first."""
         # A plan that exists stays, because the records of its units refer to it by number.
         if not storage.exists(f"{self._folder}/{phase.name}/plan.json"):
             self._write_checked(f"{phase.name}/plan.json", phase.plan(self))

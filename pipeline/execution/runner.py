@@ -13,7 +13,7 @@ from ..manifests import Manifest
 from ..storage.directory import kept, locked
 from ..storage.state import State, look
 from .job import Plan, Stage, Unit, open_job
-from .workers import Worker, do_all, started
+from .workers import do_all, started
 
 
 def run_stage(
@@ -56,7 +56,7 @@ def run_planned(
     num_processes = num_workers(stage, plan, options)
     try:
         with ExitStack() as processes:
-            workers: list[Worker] = []
+            workers = []
             for phase in stage.phases:
                 numbers = job.start(phase)
                 do = partial(job.do, phase=phase)
@@ -82,9 +82,7 @@ def run_planned(
 
 
 def num_workers(stage: Stage, plan: Plan, options: RunOptions) -> int:
-    """Return how many processes do the work: by default one per core, but a single one, this
-    process, where more would gain nothing, as each has to start.
-    """
+    """Return how many processes do the work: one a core, or this one if more would gain nothing."""
     costs = sorted(unit.cost for unit in plan.units)
     if len(stage.phases) == 1:
         costs = costs[:-1]  # one worker is busy with the largest, whatever the others do
@@ -144,9 +142,7 @@ def _progress(
 
 
 def dry_run(stage: Stage, options: RunOptions) -> tuple[State, Plan]:
-    """Return the state of the work of `run_stage`, and its plan, without doing it; raises
-    `UserError` as it would.
-    """
+    """Return state and plan of what `run_stage` would do; raises `UserError` as it would."""
     check_runner(options, stage.output)
     plan = stage.plan()
     state, _ = look(stage.output, plan.head, overwrite=options.overwrite)

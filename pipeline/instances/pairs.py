@@ -258,9 +258,7 @@ def _balanced_pairs(
 
 
 def _cut_to(pairs: Pairs, limit: int) -> Pairs:
-    """Cut rows that are too long: off A's front, then off B's end so that A keeps a token. These
-    are the two ends that do not meet at [SEP].
-    """
+    """Cut off A's front, then B's end, of longer rows: the ends that do not meet at [SEP]."""
     excess = np.maximum(pairs.a_length + pairs.b_length - limit, 0)
     from_a = np.minimum(excess, pairs.a_length - 1)
     return replace(
@@ -351,7 +349,7 @@ def _bert_pairs(
         offsets = corpus.sentence_offsets[first : stop + 1]
         sentence_bounds.append(np.unique(offsets).tolist())
     documents = np.flatnonzero(corpus.document_lengths()).tolist()
-    rows: list[BertRow] = []
+    rows = []
     for document in documents:
         target = limit
         if rng.random() < short_share:

@@ -8,7 +8,7 @@ group holds one pass only.
 import itertools
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -42,7 +42,6 @@ class InstancesSetup:
 
     mixture: list[MixtureGroup]
     languages: dict[str, int]
-    """Documents in each language."""
     tokenizer: InstancesTokenizer
 
 
@@ -61,7 +60,6 @@ class BuildShards(Phase):
 
     config: BuildConfig
     vocab: str
-    """The path of the vocabulary."""
 
     name = "build"
     payload_type = str
@@ -96,7 +94,7 @@ class BuildShards(Phase):
                 # Two generators, so that a change to the masks leaves the pairs as they are.
                 rngs = [rng_for(config.seed, stage, *ids) for stage in ("pairs", "masks")]
                 try:
-                    built = build_instances(part, vocabulary, config, *rngs, duplicate)
+                    built = build_instances(part, vocabulary, config, *rngs, duplicate=duplicate)
                 except UserError as error:
                     raise UserError(f"{path}: {error}") from None
                 writer.write_table(built.table, row_group_size=_group_rows(config))
@@ -184,7 +182,7 @@ def _readings(
     and which of all documents these are: bool [num_documents].
     """
     num_passes = 1
-    weights: Mapping[tuple[str, str], float] = {}
+    weights = {}
     if split == "train":
         num_passes = config.duplicates
         weights = weights_of(setup.mixture)
@@ -235,7 +233,7 @@ def _groups(corpus: Corpus, times_read: np.ndarray) -> list[MixtureGroup]:
 
 
 def _tokens_by_source(groups: Iterable[MixtureGroup]) -> dict[str, int]:
-    tokens: Counter[str] = Counter()
+    tokens = Counter()
     for group in groups:
         tokens[group.source] += group.tokens_built
     return dict(sorted(tokens.items()))

@@ -88,7 +88,7 @@ def _text_documents(
     name: str, head: str, rest: Iterator[str], unit: str, config: IngestConfig, counters: Counters
 ) -> _Documents:
     lines = _lines(chain([head], rest))
-    fields: dict[str, str] = {}
+    fields = {}
     is_aozora = unit in ("auto", "file") and aozora.is_aozora(head)
     if is_aozora:
         fields = {"title": head.lstrip().partition("\n")[0].strip(), "language": "ja"}
@@ -131,7 +131,6 @@ def _gutenberg_documents(
         blocks = gutenberg.without_notes(blocks, counters)
         blocks = gutenberg.without_lists(blocks, width, counters)
         blocks = gutenberg.without_front(blocks, counters)
-        blocks = gutenberg.without_advertisements(blocks, counters)
         for paragraphs in _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines)):
             yield fields, paragraphs
 
@@ -176,7 +175,7 @@ def _cut(paragraphs: Iterable[str]) -> Iterator[list[str]]:
     """Collect paragraphs into one document, or, if that exceeds `LONGEST_DOCUMENT`, into several of
     a book's size, each when twice that is held.
     """
-    document: list[str] = []
+    document = []
     num_characters = 0
     most_characters = LONGEST_DOCUMENT
     for paragraph in paragraphs:

@@ -30,7 +30,7 @@ def plan_delimited(
 ) -> list[InputRange]:
     """Return a CSV file as one range, or cut a TSV file into ranges, as `plan_lines` does."""
     header = _header(_delimited_rows(lines.head()))
-    columns = Columns.of(config)
+    columns = Columns(config)
     for name in columns.text:
         if name not in header:
             raise no_column(file.path, name, header)
@@ -49,7 +49,7 @@ def read_delimited(
     # The header is in the first range.
     first_rows = rows if input_range.start == 0 else _delimited_rows(lines.head())
     header = _header(first_rows)
-    table = Table.of(input_range, Columns.of(config), config, unit="byte")
+    table = Table.of(input_range, Columns(config), config, unit="byte")
     rows_by_column = _rows_by_column(header, rows, table, counters)
     return row_documents(rows_by_column, table, counters)
 
@@ -92,7 +92,7 @@ def csv_rows(lines: Iterable[tuple[int, str]], name: str, counters: Counters) ->
     csv.field_size_limit(LONGEST_LINE_BYTES)
     lines = iter(lines)
     first = next(lines, (0, ""))
-    row: list[tuple[int, str]] = []
+    row = []
 
     def numbered_lines() -> Iterator[str]:
         for numbered in chain([first], lines):

@@ -68,7 +68,7 @@ def find_inputs(
     Raise `UserError` if a source has no file, one of another source, or the `output`, or has a text
     that is not UTF-8 and whose encoding is not given.
     """
-    files: dict[str, InputRange] = {}  # by their real paths
+    files = {}  # by their real paths
     left_out = Counters()
     for source in sources:
         folder: str | None = source
@@ -97,7 +97,7 @@ def find_inputs(
                 raise UserError(f"{file.path} is listed twice among the sources: list it once.")
             if files.setdefault(real_path, file) is not file:
                 left_out.note("linked_files", file.name)
-    path_of_ids: dict[tuple[str, str], str] = {}
+    path_of_ids = {}
     for file in files.values():
         # They would be taken for copies.
         other = path_of_ids.setdefault((file.format, file.stem), file.path)
@@ -156,7 +156,7 @@ def _find_files(source: str, config: IngestConfig, left_out: Counters) -> list[I
     names = {
         path: storage.absolute(path).removeprefix(folder_above) for path in (*bytes_of, *reasons)
     }
-    inputs: list[InputRange] = []
+    inputs = []
     for path, num_bytes in bytes_of.items():
         if _LONE_SURROGATE.search(names[path]):
             raise UserError(f"{os.fsencode(path)!r} is not a valid UTF-8 file name: rename it.")
@@ -282,7 +282,7 @@ def plan_units(inputs: Sequence[InputRange], config: IngestConfig) -> list[list[
     total_bytes = sum(file.num_bytes for file in inputs)
     range_bytes = max(min(total_bytes // 64, 64 << 20), total_bytes // 4096)
     range_bytes = min(max(range_bytes, MIN_RANGE_BYTES), 640 << 20)
-    units: list[list[InputRange]] = []
+    units = []
     free_bytes = 0  # room in the last unit for small files that follow
     for file in inputs:
         if file.num_bytes == 0 and file.format != "hf":

@@ -42,7 +42,6 @@ class DataSet:
     content: Any
     """Identifies its content, with that of its `files`."""
     files: Sequence[str]
-    """The data files of a folder."""
     rows: Any
     """A ``datasets.Dataset`` if it was saved to disk, else a ``datasets.IterableDataset``."""
 
@@ -55,7 +54,7 @@ class DataSet:
     def digest(self) -> str:
         """Identifies its content. The files are read for it."""
         # Not their times: a copy elsewhere has the same content.
-        files: list[Any] = []
+        files = []
         for file in self.files:
             num_bytes = os.path.getsize(file)
             files.append([os.path.basename(file), num_bytes, digest_of_file(file, num_bytes)])

@@ -28,7 +28,7 @@ def plan_json_lines(
     """Cut a JSON Lines file into ranges; raise `UserError` if no object of its head has the text
     column. One is enough: other lines are bad input, which `read_json_lines` counts.
     """
-    columns = Columns.of(config)
+    columns = Columns(config)
     # A column that only some rows have may begin later than the text's.
     head = lines.head(num_bytes=1 << (20 if columns.named else 16))
     parsed = [_parse_object(line, file.path, head.counters) for _, line in head]
@@ -47,7 +47,7 @@ def read_json_lines(
     lines: Lines, input_range: InputRange, config: IngestConfig, counters: Counters
 ) -> Iterator[RawDocument]:
     """Yield the documents of a range of a JSON Lines file."""
-    table = Table.of(input_range, Columns.of(config), config, unit="byte")
+    table = Table.of(input_range, Columns(config), config, unit="byte")
     return row_documents(read_objects(lines, table, counters), table, counters)
 
 

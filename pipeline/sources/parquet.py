@@ -55,7 +55,7 @@ def plan_table(file: InputRange, range_bytes: int, config: IngestConfig) -> list
         return [replace(file, format=DAMAGED_FILE)]
     columns_to_read(schema, file.path, columns_of(schema, config))
     file = replace(file, lacks=lacking(schema.names, config))
-    starts: list[int] = []
+    starts = []
     num_bytes = RANGE_BYTES  # so that the first group begins a range
     for group in range(metadata.num_row_groups):
         if num_bytes >= RANGE_BYTES:
@@ -105,7 +105,7 @@ def _group_batches(
     few long texts may be those of many rows.
     """
     row_group = metadata.row_group(group)
-    in_dictionary: list[str] = []
+    in_dictionary = []
     for chunk in map(row_group.column, range(row_group.num_columns)):
         column = chunk.path_in_schema
         if column not in names and outermost(column) not in names:
@@ -145,7 +145,7 @@ def plan_data_set(data_set: InputRange, range_bytes: int, config: IngestConfig) 
         columns_to_read(opened.schema, data_set.name, columns_of(opened.schema, config))
         names = opened.schema.names
     else:
-        names: list[str] = []
+        names = []
         with counted_damage(DAMAGED_FILE, data_set.name, Counters()):  # which its reader counts
             names = list(next(iter(opened.rows), {}))
     return replace(data_set, lacks=lacking(names, config)).cut(starts)
@@ -165,11 +165,13 @@ def read_data_set(
     rows = data_set.rows.with_format("arrow")
     start = input_range.start
     stop = input_range.stop
-    indices = [0] if data_set.is_on_disk else range(start, stop or rows.num_shards)
+    first_row = 0
+    indices = range(start, stop or rows.num_shards) if not data_set.is_on_disk else [0]
     for index in indices:
         if data_set.is_on_disk:
             shard = rows.select(range(start, stop or len(rows)))
             stem = data_set.part
+            first_row = start
         else:
             shard = rows.shard(num_shards=rows.num_shards, index=index)
             stem = f"{data_set.part}/{index}"
@@ -179,11 +181,10 @@ def read_data_set(
             source=data_set.source,
             columns=columns,
             config=config,
-            continues=data_set.is_on_disk and start > 0,
+            continues=first_row > 0,
         )
         tables = shard.iter(batch_size=BATCH_ROWS)
         batches = chain.from_iterable(each.to_batches() for each in tables)
-        first_row = start if data_set.is_on_disk else 0
         location = f"{input_range.name}, shard {index}"
         numbered = _numbered(batches, first_row, "unreadable_shard", location, counters)
         yield from row_documents(_rows(numbered, table, counters), table, counters)

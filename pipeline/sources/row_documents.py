@@ -51,29 +51,16 @@ _Row = tuple[RawDocument, bool]
 """The document of a row, and whether it is an article extracted from a wiki."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """The names of the columns that are read."""
+    """The names of the columns that are read, as a configuration gives them."""
 
-    text: tuple[str, ...] = ("text",)
-    id: str = "id"
-    title: str = "title"
-    language: str = ""
-    source: str = ""
-    named: Collection[str] = ()
-    """Those that the user named."""
-
-    @classmethod
-    def of(cls, config: IngestConfig) -> Self:
-        """Return those that a configuration names."""
-        return cls(
-            text=tuple(config.text_column.split(",")),
-            id=config.id_column or "id",
-            title=config.title_column or "title",
-            language=config.language_column or "",
-            source=config.source_column or "",
-            named=config.named_columns,
-        )
+    def __init__(self, config: IngestConfig) -> None:
+        self.text = tuple(config.text_column.split(","))
+        self.id = config.id_column or "id"
+        self.title = config.title_column or "title"
+        self.language = config.language_column or ""
+        self.source = config.source_column or ""
+        self.named = config.named_columns
 
     def others(self) -> Iterator[str]:
         """Yield those beside the text, which a table may lack."""
@@ -95,7 +82,7 @@ class Columns:
 
     def read_text(self, row: Mapping[str, object]) -> str | None:
         """Return a row's text, lists as lines; "" if it has none, None if it is not text."""
-        parts: list[str] = []
+        parts = []
         for name in self.text:
             for part in values_at(row, name):
                 if part is not None and not isinstance(part, str):
@@ -116,7 +103,14 @@ class Columns:
         return "" if tag == UNKNOWN else tag
 
 
-INGESTED = Columns(text=("sentences",), id="doc_id", language="language", source="source")
+INGESTED = Columns(
+    IngestConfig(
+        text_column="sentences",
+        id_column="doc_id",
+        language_column="language",
+        source_column="source",
+    )
+)
 """Those of documents that `ingest` wrote."""
 
 
@@ -126,15 +120,13 @@ def outermost(name: str) -> str:
 
 
 def values_at(row: Mapping[str, object], name: str) -> list[object]:
-    """Return the values of a column, several if it lies in a list; a name with a dot may be a
-    column's own.
-    """
+    """Return a column's values, several if it lies in a list; its own name may have a dot."""
     if name in row:
         value = row[name]
         return value if isinstance(value, list) else [value]
     outer, _, inner = name.partition(".")
     value = row.get(outer)
-    found: list[object] = []
+    found = []
     for item in value if isinstance(value, list) else [value]:
         if inner and isinstance(item, Mapping):
             found.extend(values_at(item, inner))
@@ -198,12 +190,12 @@ def columns_of(schema: pa.Schema | None, config: IngestConfig) -> Columns:
     strings and lists in which Polars, pandas or `datasets` keep them.
     """
     if schema is None:
-        return Columns.of(config)
+        return Columns(config)
     for name in DOCUMENTS.names:
         kind = type_at(schema, name)
         is_list = name in schema.names and is_list_type(schema.field(name).type)
         if kind is None or not is_text(kind) or is_list != (name == "sentences"):
-            return Columns.of(config)
+            return Columns(config)
     return INGESTED
 
 
@@ -213,7 +205,7 @@ def columns_to_read(schema: pa.Schema, path: str, columns: Columns) -> list[str]
     Raise `UserError` if a column for the text is missing or holds something else.
     """
     columns.check_unique(schema.names, path)
-    names: dict[str, None] = {}  # in order, each once
+    names = {}  # in order, each once
     for name in (*columns.text, *columns.others()):
         kind = type_at(schema, name)
         if kind is not None:
@@ -395,9 +387,7 @@ def _gutenberg_header(text: str) -> dict[str, str] | None:
 def _book_paragraphs(
     text: str, location: str, config: IngestConfig, counters: Counters
 ) -> list[str]:
-    """Read a text, of which a line is not a paragraph, like the file of a book; a very long one,
-    which is cut into several documents, is one.
-    """
+    """Read a text whose lines are not paragraphs like a book's file, as one however long."""
     file = io.BytesIO(text.encode("utf-8", "replace"))
     book = InputRange(path=location, name=location, format="text")
     config = IngestConfig(documents="file", keep_lines=config.keep_lines)
@@ -407,9 +397,7 @@ def _book_paragraphs(
 
 
 def _documents(batch: list[_Row], counters: Counters) -> Iterator[RawDocument]:
-    """Yield the documents of some rows; what was extracted is searched together for remains of
-    markup.
-    """
+    """Yield the documents of some rows; what was extracted is searched together for markup."""
     extracted = [document.paragraphs for document, is_extracted in batch if is_extracted]
     remains: Iterator[bool] = iter(())
     if extracted:
@@ -453,10 +441,10 @@ def _joined_documents(
     may repeat one of the part before. An id that comes back after others is a mistake: only a
     sorted table tells which rows are a document.
     """
-    ids: set[str] = set()
+    ids = set()
     first: RawDocument | None = None
     id_before = None if table.continues else ""  # None: unknown
-    lines: list[str] = []
+    lines = []
     num_characters = 0
     #   rows        "A."  "B."  ""  "C."  and the empty one after the last
     #   documents   [ A.   B. ]     [ C.]

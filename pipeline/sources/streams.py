@@ -57,7 +57,6 @@ class InputRange:
     """A file or data set to read, or a part of one that can be read on its own."""
 
     path: str
-    """Where to open the file."""
     name: str
     """The file's name in ids and messages; the folder above the source is not part of it."""
     format: str
@@ -249,9 +248,7 @@ def plan_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list
 def read_lines(
     stream: BinaryIO, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset (in decompressed bytes) of each line that begins in a range, and the line
-    without its break.
-    """
+    """Yield the offset (in decompressed bytes) of each line in a range, and the line itself."""
     offset = input_range.start
     if offset:
         # One byte earlier: if it is a line break, the line at `start` is ours.

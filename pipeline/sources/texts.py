@@ -139,7 +139,7 @@ def _decoded(chunk: bytes, counters: Counters) -> str:
     try:
         text = chunk.decode("utf-8")
     except UnicodeDecodeError:
-        lines: list[str] = []
+        lines = []
         for line in chunk.split(b"\n"):
             text = line.decode("utf-8", "replace")
             if "\ufffd" in text and text.encode() != line:

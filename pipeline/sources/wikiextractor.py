@@ -24,7 +24,8 @@ def read_extracted(
 ) -> Iterator[RawDocument]:
     """Yield the articles of a file that WikiExtractor wrote, in either of its forms."""
     name = input_range.name
-    table = Table.of(input_range, Columns(), IngestConfig(), unit="byte", extracted=True)
+    config = IngestConfig()  # the form of its rows is known
+    table = Table.of(input_range, Columns(config), config, unit="byte", extracted=True)
     head = decompressed(file, name, Counters()).read(len(BOM) + 1)
     file.seek(0)
     stream = decompressed(file, name, counters)

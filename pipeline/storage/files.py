@@ -201,13 +201,11 @@ def list_files(pattern: str) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def _paths_below(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the paths at or below a path, each with the reason to leave it out, "" for a file to
-    read.
-    """
+    """Yield the paths at or below a path, each with the reason to leave it out, or ""."""
     if not os.path.isdir(path):
         yield path, _kind(path)
         return
-    errors: list[OSError] = []
+    errors = []
     for folder, folders, names in os.walk(Path(path), onerror=errors.append):
         for name in (*folders, *names):
             below = os.path.join(folder, name)

@@ -241,7 +241,7 @@ def list_remote(directory: str, recursive: bool = False) -> dict[str, int | None
     selector = FileSelector(root, allow_not_found=True, recursive=recursive)
     with _errors_in_a_line(directory):
         infos = filesystem.get_file_info(selector)
-    sizes: dict[str, int | None] = {}
+    sizes = {}
     for info in infos:
         path = f"{directory.rstrip('/')}/{info.path.removeprefix(f'{root}/')}"
         sizes[path] = info.size if info.is_file else None
@@ -252,7 +252,7 @@ def remote_folders(directory: str) -> list[str]:
     """Return the sorted names of the folders directly in a remote directory."""
     # Google's folders are but parts of the names of files, and Arrow lists none of them.
     is_googles = directory.startswith("gs://")
-    names: set[str] = set()
+    names = set()
     for path, num_bytes in list_remote(directory, recursive=is_googles).items():
         first_name, *below = path.removeprefix(f"{directory.rstrip('/')}/").split("/")
         if below or num_bytes is None:

@@ -112,7 +112,7 @@ def checked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     """Return the columns of `schema` in `batches`; a `ValueError` names one that does not fit."""
     # Column by column, because an error of a whole table's cast does not name its column.
     table = pa.Table.from_batches(batches)
-    columns: list[pa.Array] = []
+    columns = []
     for field in schema:
         count = table.column_names.count(field.name)
         if count == 0:

@@ -134,7 +134,7 @@ class Begun:
 
 def begun_in(directory: str) -> dict[str, StoredHead]:
     """Return the heads of the work that has begun in a directory, by its folder below ``.work``."""
-    heads: dict[str, StoredHead] = {}
+    heads = {}
     for folder in storage.folder_names(storage.join(directory, WORK)):
         path = storage.join(directory, WORK, folder, JOB)
         with suppress(FileNotFoundError):  # a folder of temporary files

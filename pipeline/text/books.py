@@ -64,9 +64,7 @@ def is_wrapped(lines: Sequence[str]) -> bool:
 
 
 def _typical_lengths(lines: Sequence[str]) -> tuple[int, int]:
-    """Return the median length, and one that few lines exceed: a table or an address may be wider
-    than the lines of a text are wrapped.
-    """
+    """Return the median length, and one that few lines exceed, such as tables and addresses."""
     lengths = sorted(map(len, lines))
     return lengths[len(lengths) // 2], lengths[len(lengths) * 95 // 100]
 
@@ -174,7 +172,7 @@ def split_blocks(lines: Iterable[str], width: int, *, keeps_lines: bool = False)
     longest_line = 10_000
     most_lines = 5000
     full_length = FULL_SHARE * width
-    block: list[str] = []
+    block = []
     gap = 0
     for line in lines:
         is_blank = not line or line.isspace()
@@ -213,8 +211,8 @@ def rejoined(blocks: Iterable[Block]) -> Iterator[Block]:
 
         "... knocked at the"   "[Pg 45]"   "door of the house. Nobody was there."
     """
-    held: list[Block] = []
-    pieces: list[Block] = []
+    held = []
+    pieces = []
     for block in blocks:
         first_line = block.lines[0]
         continues = _continues(first_line)
@@ -331,9 +329,7 @@ def prose(
 
 
 def _is_prose(text: str, lines: list[str]) -> bool:
-    """Return whether a paragraph is no heading, numeral, imprint, list, nor in capitals that nobody
-    shouts.
-    """
+    """Return whether a paragraph is no heading, numeral, imprint or list, nor in capitals."""
     text = text.strip()
     if not _WORD.search(text):
         return False
@@ -373,7 +369,7 @@ def _is_table(lines: list[str]) -> bool:
     """
     if not any("   " in line.strip() for line in lines):
         return False
-    rows: list[str] = []
+    rows = []
     num_cells = 0
     for line in lines:
         if len(line) <= WRAP_WIDTH and _TABLE_ROW.search(line) and _WORD.search(line):
@@ -395,9 +391,7 @@ def _has_page_number(line: str) -> bool:
 
 
 def _joined(lines: list[str], hyphens: str = "¬\xad") -> str:
-    """Join the lines of a paragraph with spaces, except between Chinese or Japanese characters, and
-    within words that are broken by one of `hyphens`.
-    """
+    """Join lines by spaces, but not between CJK characters, nor in words broken by `hyphens`."""
     text = " ".join(map(str.strip, lines))
     if text.isascii() and "=" not in hyphens:
         return text

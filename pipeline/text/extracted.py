@@ -134,8 +134,8 @@ def article_paragraphs(
     A `GAP` marks missing words, and the end of a paragraph whose list is not there. `language` is
     the wiki's, `remains` what `find_remains` returns.
     """
-    paragraphs: list[str] = []
-    left_out: list[str] = []
+    paragraphs = []
+    left_out = []
     rows = list(zip(lines, (*lines[1:], ""), remains, strict=True))
     if rows and resolve_entities(lines[0]).strip() == title:
         counters.leave_out("titles", lines[:1])

@@ -57,7 +57,7 @@ def markdown_to_wikitext(text: str) -> str:
     >>> markdown_to_wikitext("# Ulm\n\nThe *old*\ntown, see [it](a.md):\n\n- one\n- two")
     '=Ulm=\n\nThe old town, see it:\n\n*one\n*two'
     """
-    blocks: list[str] = []
+    blocks = []
     for is_prose, group in groupby(_lines(text), itemgetter(0)):
         lines = [line for _, line in group]
         blocks += [_inline(" ".join(lines))] if is_prose else lines

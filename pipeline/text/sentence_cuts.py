@@ -82,7 +82,7 @@ def cut(lines: str, code: str, split: Callable[[str], str]) -> str:
     `split` returns the lines of a long quotation.
     """
     rules = _cut_rules_of(code)
-    parts: list[str] = []
+    parts = []
     num_copied = 0
     quotations = Quotations(lines)
     candidates = chain.from_iterable(stop.finditer(lines) for stop in rules.stops)

@@ -123,7 +123,7 @@ def join(lines: str, rules: JoinRules, *, is_cased: bool) -> str:
     An opening quotation mark at the end of a line moves to the line that it opens.
     """
     candidates = rules.candidates if is_cased else rules.uncased_candidates
-    parts: list[str] = []
+    parts = []
     num_copied = 0
     sentence_start = 0
     last_joined = -1

@@ -101,9 +101,7 @@ def _is_well_paired(text: str) -> bool:
 
 
 def _paired(text: str) -> str:
-    """Return a text in which each mark that opens a quotation has its partner, and is shown as
-    `ORPHAN` if it has none.
-    """
+    """Return a text whose marks pair up; one without a partner is shown as `ORPHAN`."""
     shown = list(text)
     opened: re.Match[str] | None = None
     for mark in compiled(_MARK).finditer(text):

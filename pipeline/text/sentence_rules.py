@@ -107,8 +107,8 @@ def months_of(language: str) -> tuple[set[str], set[str]]:
     # A copy, because what `babel` looks up in one language it writes to what all of them share.
     shared: dict[str | int | None, Any] = {"months": localedata.load(language)["months"]}
     months = localedata.LocaleDataDict(deepcopy(shared))["months"].values()
-    full: set[str] = set()
-    short: set[str] = set()
+    full = set()
+    short = set()
     for form in months:
         full.update(map(str.lower, form["wide"].values()))
         short.update(name.rstrip(".").lower() for name in form["abbreviated"].values())
@@ -133,7 +133,7 @@ def ranges_of(characters: Iterable[str]) -> str:
     >>> ranges_of("abcdxy")
     'a-dxy'
     """
-    ranges: list[str] = []
+    ranges = []
     # Neighbours are as far from their places in the list as the first of them.
     for _, neighbours in groupby(enumerate(characters), lambda item: ord(item[1]) - item[0]):
         run = [character for _, character in neighbours]

@@ -137,7 +137,7 @@ def split_sentences(paragraphs: list[str], language: str, abbreviations: str = "
     >>> split_sentences(["It weighs approx. 3 kg. Mr. Low said so.", "Yes!"], "en")
     ['It weighs approx. 3 kg.', 'Mr. Low said so.', 'Yes!']
     """
-    texts: list[str] = []
+    texts = []
     for paragraph in paragraphs:
         text = normalise(paragraph)
         if len(text) > SHORTEST_CALL:
@@ -175,7 +175,7 @@ def stops_of(text: str, language: str) -> re.Pattern[str] | None:
     if not text:
         return None
     file = parse_toml_option(text, _Abbreviations, "abbreviations", "words by language")
-    listed: set[str] = set()
+    listed = set()
     for code, words in file.abbreviations.items():
         if code == "*" or language_code(code) == language:
             listed.update(word.rstrip(".") for word in words.split())
@@ -191,7 +191,7 @@ def _lines(texts: list[str], code: str, joins: JoinRules) -> str:
     text = "\n".join(texts)
     shown = _shown(text, code)
     shown_texts = texts if shown == text else shown.split("\n")
-    paragraphs: list[str] = []
+    paragraphs = []
     for text, shown in zip(texts, shown_texts, strict=True):
         pieces = "\n".join(segment(code, shown))
         paragraphs.append(pieces if shown == text else _cut_alike([text], pieces))

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import pytest
-from clozeworks.cli import pretrain as module
 from clozeworks.cli.main import main
 
 from tests.fixtures.instances_fixture import write_instances
@@ -83,33 +82,6 @@ def test_what_was_forgotten_is_shown_and_a_warning_beyond_a_tenth(end):
         assert "tokens a word 1.500 held out, 1.250 also" in out
         assert ("the masked-LM loss on general rose by more than a tenth" in err) is warns
         assert code is None
-
-
-@pytest.mark.parametrize(
-    ("options", "figures", "notices"),
-    [
-        ([], {}, 1),
-        (["--model", "base"], {}, 0),
-        (["--hours", "9"], {}, 0),
-        ([], {"peak_memory_gb": 1.0}, 0),  # a GPU
-    ],
-)
-def test_the_default_size_is_said_to_be_slow_after_ten_updates(
-    options, figures, notices, instances, monkeypatch, capsys
-):
-    def train(config, paths, output, progress, **_):
-        progress({"stage": "measuring batches", "step": 0, "steps": 3})
-        for step in range(1, 20):
-            progress({"step": step, "steps": 1011, **figures})
-            now[0] += 36
-        return summary(6.0, 0.9)
-
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr("clozeworks.model.pretraining.pretrain.pretrain", train)
-    main(["--quiet", "pretrain", instances, "--output", "run", *options])
-    notice = "--model base, the default, takes 10.0 h more on this CPU at the pace of ten updates; "
-    assert capsys.readouterr().err.count(notice) == notices
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def wikitext_to_paragraphs(
     parts = _STRUCTURE.split(text)
     structures = _Structures(parts, language, namespaces, dropped, title, added)
     text = _drop_lines(structures.render(0, len(parts)), language, dropped)
-    passages: list[str] = []
+    passages = []
     for block in _render_inline(text, language).split(PARAGRAPH_BREAK):
         if not block or block.isspace():
             continue  # at once, because most are: what was between the lines of a list
@@ -299,9 +299,7 @@ class _Structures:
         return name in self.dropped_namespaces or _CATEGORY.fullmatch(name) is not None
 
     def _skip_line(self, index: int, stop: int, out: list[str]) -> int:
-        """Leave out the rest of a token's line, with the structures that begin in it; return the
-        index of the token after it.
-        """
+        """Leave out the rest of a line and the structures in it; return the next token's index."""
         parts = self.parts
         if parts[index].startswith("\n"):
             out.append("\n")
@@ -335,9 +333,9 @@ def _match_structures(parts: list[str]) -> dict[int, int]:
     stray "]]" is more frequent. Counts of what is open keep the search from emptying the stack for
     a closing token without counterpart, so that the scan is linear.
     """
-    closer: dict[int, int] = {}
-    stack: list[tuple[str, int]] = []
-    num_open: Counter[str] = Counter()
+    closer = {}
+    stack = []
+    num_open = Counter()
     opening_of = {"}}": "{{", "|}": "{|"}
     for index in range(1, len(parts), 2):
         token = parts[index]
@@ -451,7 +449,6 @@ def _render_inline(text: str, language: str) -> str:
 
 
 def _without_emphasis(text: str) -> str:
-    """Remove the marks of bold and italics."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
         if line.count("'''") % 2 or "''''" in line:

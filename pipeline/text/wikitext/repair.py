@@ -74,9 +74,7 @@ def _has_hole(text: str) -> bool:
 
 
 def repair_paragraph(block: str) -> str:
-    """Return the block as one line of clean text, which may be empty: the holes at the marks of
-    removals are closed, or a `GAP` stands for missing words.
-    """
+    """Return a block as a line of clean text, or none: its holes are closed, or a `GAP`."""
     text = " ".join(block.split())
     if not _has_hole(text):
         return text

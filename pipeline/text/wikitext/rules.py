@@ -383,4 +383,3 @@ RULES: dict[str, Renderer] = {
     "quantity": _quantity,
     "value": _value,
 }
-"""The rules that ``names.toml`` names."""

@@ -64,8 +64,8 @@ def resolve_tags(text: str, dropped: Dropped) -> str:
     """
     if "<" not in text:
         return text
-    out: list[str] = []
-    closing_tags: _Found = {}
+    out = []
+    closing_tags = {}
     position = 0
     begins_line = False  # whether what follows is the beginning of a line in `out`
     while match := _TAG.search(text, position):

@@ -46,7 +46,7 @@ def parse_arguments(body: str) -> tuple[str, Arguments]:
     """
     head, *fields = body.split("|")
     name = template_name(head)
-    arguments: Arguments = {}
+    arguments = {}
     position = 0
     for field in fields:
         # A URL with "=" in it is not a name: names have only letters, digits and blanks. The
@@ -123,9 +123,7 @@ def _renderer_of_language(name: str, language: str) -> Renderer | None:
 
 
 def render_template(body: str, language: str, added: Mapping[str, Renderer]) -> str:
-    """Return the words that a template shows, or the mark of a removal; links and templates in
-    `body`, the text between the braces, are rendered; `added` are the user's templates.
-    """
+    """Return what a template shows, or the mark of a removal; its `body` is rendered already."""
     name, arguments = parse_arguments(body)
     renderer = added.get(name) or find_renderer(name, language)
     if renderer is None:
@@ -146,7 +144,7 @@ def _unless(
 
 
 def _renderers(groups: Iterable[TemplateGroup]) -> dict[str, Renderer]:
-    renderers: dict[str, Renderer] = {}
+    renderers = {}
     for group in groups:
         renderer = partial(first_fitting, group.shows)
         if group.joint:

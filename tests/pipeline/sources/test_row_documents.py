@@ -14,7 +14,7 @@ from clozeworks.pipeline.sources.streams import RawDocument
 
 PROSE = "Almonds are a rich source of oil, as several studies have shown."
 NAMES: Any = {"name": "c4/part-0.jsonl", "stem": "c4/part-0", "source": "jsonl"}
-TABLE = Table(**NAMES, columns=Columns(), config=IngestConfig())
+TABLE = Table(**NAMES, columns=Columns(IngestConfig()), config=IngestConfig())
 
 
 def read(
@@ -64,7 +64,7 @@ def test_windows_ends_of_lines_are_no_part_of_paragraphs():
     ],
 )  # fmt: skip
 def test_a_column_holds_codes_as_the_option_takes_them(value: str, language: str):
-    table = replace(TABLE, columns=Columns(language="lang"))
+    table = replace(TABLE, columns=Columns(IngestConfig(language_column="lang")))
     document = read({"text": PROSE, "lang": value}, table=table)
     assert document and document.language == language
 
@@ -132,7 +132,7 @@ def test_rows_of_finewiki_are_markdown_and_have_the_ids_of_the_dump():
         id="12", source="enwiki", title="Almond", language="en", paragraphs=[PROSE, "So it is."]
     )
     assert "rows_that_look_like_markdown" not in counters.counts
-    plain = read(row, table=replace(TABLE, columns=Columns(text=("title",))))
+    plain = read(row, table=replace(TABLE, columns=Columns(IngestConfig(text_column="title"))))
     assert plain is None  # a column of another name is not Markdown, but the line of a wiki
 
 
@@ -152,7 +152,7 @@ def test_sections_of_structured_articles_are_read_at_any_depth():
     item = {"type": "list", "has_parts": [{"type": "list_item", "value": "An item."}]}
     section = {"type": "section", "has_parts": [{"type": "paragraph", "value": "Two."}, deep, item]}
     parts = [{"type": "paragraph", "value": "One."}, section, {"type": "paragraph", "value": "4."}]
-    table = replace(TABLE, columns=Columns(text=("sections.has_parts.value",)))
+    table = replace(TABLE, columns=Columns(IngestConfig(text_column="sections.has_parts.value")))
     document = read({"sections": [{"type": "section", "has_parts": parts}]}, table=table)
     assert document and document.paragraphs == ["One.", "Two.", "Three.", "4."]
 
