@@ -250,14 +250,17 @@ class _Structures:
         0 if the sentence does without it, which `repair` decides exactly.
         """
         # The nearest twenty texts alone: on a page of templates each would look at all others.
-        texts_before = self.parts[max(index - 39, 0) : index : 2]
-        texts_after = self.parts[close + 1 : close + 41 : 2]
-        *_, before = _SENTENCE_START.split(" ".join(texts_before))
-        after, *_ = _SENTENCE_START.split(" ".join(texts_after), 1)
+        start = max(index - 39, 0)
+        stop = close + 41
+        texts_before = " ".join(self.parts[start:index:2])
+        texts_after = " ".join(self.parts[close + 1 : stop : 2])
+        *_, before = _SENTENCE_START.split(texts_before)
+        after, *_ = _SENTENCE_START.split(texts_after, 1)
         is_dropped = before.startswith(tuple("*#:;|!="))
         if is_dropped or not before.strip() or not before.endswith(" "):
             return 0
-        return len(before.split()) + len(after.split())
+        num_before = len(before.split())
+        return num_before + len(after.split())
 
     def _link(self, index: int, close: int, depth: int) -> str:
         parts = self.parts
