@@ -172,17 +172,6 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     return values * kept.mul_(scale).to(values.dtype)
 
 
-def _products_are_faster(q_BHLK: Tensor, k_BHLK: Tensor, rate: float) -> bool:
-    if q_BHLK.device.type != "cpu":
-        return False
-    if rate > 0:
-        return True  # the fused kernel draws dropout slowly
-    # The fused kernel's backward pass over short rows in bf16 takes four times as long. Over rows
-    # of 512 both take the same time, and in fp32 the kernel is not slower.
-    has_slow_backward = q_BHLK.requires_grad and q_BHLK.dtype != torch.float32
-    return has_slow_backward and k_BHLK.shape[2] <= 256
-
-
 def _attend(
     q_BHLK: Tensor,
     k_BHLK: Tensor,
@@ -191,7 +180,11 @@ def _attend(
     mask: Tensor | None,
     is_causal: bool,
 ) -> Tensor:
-    if not _products_are_faster(q_BHLK, k_BHLK, rate):
+    # A CPU's fused kernel draws dropout slowly, and its backward pass over short rows in bf16 takes
+    # four times as long. Over rows of 512 both take the same time, and in fp32 it is not slower.
+    is_short = k_BHLK.shape[2] <= 256
+    has_slow_backward = q_BHLK.requires_grad and q_BHLK.dtype != torch.float32 and is_short
+    if q_BHLK.device.type != "cpu" or not (rate > 0 or has_slow_backward):
         return F.scaled_dot_product_attention(
             q_BHLK, k_BHLK, v_BHLK, attn_mask=mask, dropout_p=rate, is_causal=is_causal
         )
@@ -245,10 +238,12 @@ def _with_neighbours(blocks_NQ: Tensor, window: int) -> Tensor:
     #     block       0 0 0 0   1 1 1 1   2 2 2 2      of 4 queries, with a window of 2
     #     before          - -       0 0       1 1
     #     after       1 1       2 2       - -
-    outside = blocks_NQ.new_zeros(1, window, *blocks_NQ.shape[2:])
     num_queries = blocks_NQ.shape[1]
-    before = torch.cat([outside, blocks_NQ[:-1, num_queries - window :]])
-    after = torch.cat([blocks_NQ[1:, :window], outside])
+    outside = blocks_NQ.new_zeros(1, window, *blocks_NQ.shape[2:])
+    ends = blocks_NQ[:, num_queries - window :]
+    starts = blocks_NQ[:, :window]
+    before = torch.cat([outside, ends[:-1]])
+    after = torch.cat([starts[1:], outside])
     return torch.cat([before, blocks_NQ, after], 1)
 
 
@@ -258,11 +253,14 @@ def _block_mask(row_NQ: Tensor, window: int) -> Tensor:
     num_keys = num_queries + 2 * window
     # Outside at both ends there is padding too. It attends to itself, as a softmax over nothing is
     # NaN.
-    row_with_ends = F.pad(row_NQ.reshape(-1), (window, window), value=PADDING_ROW)
+    rows = row_NQ.flatten()
+    row_with_ends = F.pad(rows, (window, window), value=PADDING_ROW)
     key_row_NX = row_with_ends.unfold(0, num_keys, num_queries)
     same_row_NQX = row_NQ[:, :, None] == key_row_NX[:, None, :]
     # The first key lies `window` tokens before the first query.
-    query_Q1 = torch.arange(num_queries, device=row_NQ.device)[:, None] + window
-    key_X = torch.arange(num_keys, device=row_NQ.device)
-    near_QX = (query_Q1 - key_X).abs() <= window
-    return (same_row_NQX & near_QX)[:, None]
+    key_X = torch.arange(num_keys, device=rows.device)
+    query_Q = key_X[window : window + num_queries]
+    distance_QX = query_Q[:, None] - key_X
+    near_QX = distance_QX.abs() <= window
+    attends_NQX = same_row_NQX & near_QX
+    return attends_NQX[:, None]

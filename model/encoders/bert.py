@@ -1,13 +1,15 @@
-"""BERT, in plain PyTorch: the encoder and its heads for pre-training.
+"""BERT, in plain PyTorch: the encoder and its heads for pre-training. RoBERTa (arXiv 1907.11692)
+and its descendants XLM-RoBERTa, CamemBERT and PhoBERT are BERT's layers without a pooler.
 
-Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``.
+Modules are named so that the state dict has the keys of ``transformers.BertForPreTraining``, or of
+``RobertaForMaskedLM``.
 
 Under autocast on a GPU the hidden states between layers are bf16 (or fp16), and LayerNorm computes
 in fp32 (see `add_and_norm`).
 
 Tensor names end in their shape: B rows, L padded length, T tokens computed (the real ones, or B *
 L), G blocks of N packed tokens, D hidden size, E = 3 * D, F feed-forward size, S segments, M
-predicted tokens, V vocabulary, P positions.
+predicted tokens, V vocabulary, P positions, K classes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import TOKEN_BLOCK, PackedRows, PaddedRows, dropout
-from .bert_config import EXACT_GELU, ModelConfig
-from .encoder import Encoder
+from .bert_config import EXACT_GELU, ModelConfig, RobertaConfig
+from .config import EncoderConfig
+from .encoder import Encoder, linear
 from .heads import PretrainModel, tied_logits
 
 HALF_STREAM_DEVICES = ("cuda",)
@@ -36,14 +39,6 @@ def add_and_norm(layer_norm: nn.LayerNorm, added_TD: Tensor, residual_TD: Tensor
     half = added_TD.dtype
     sum_TD = (added_TD.float() + residual_TD).to(half)
     return layer_norm(sum_TD.float()).to(half)
-
-
-def stream_dtype(states: Tensor) -> torch.dtype:
-    """Return the number format of the states between layers: autocast's on a GPU, or their own."""
-    device_type = states.device.type
-    if device_type in HALF_STREAM_DEVICES and torch.is_autocast_enabled(device_type):
-        return torch.get_autocast_dtype(device_type)
-    return states.dtype
 
 
 def segment_embeddings(token_type_ids: Tensor, weight_SD: Tensor) -> Tensor:
@@ -84,7 +79,11 @@ class Embeddings(nn.Module):
         # In the order of `transformers`: a sum of floats depends on it.
         embedded = self.LayerNorm(words + segments + positions)
         embedded = dropout(embedded, self.rate, self.training)
-        return embedded.to(stream_dtype(embedded))
+        device_type = embedded.device.type
+        if device_type in HALF_STREAM_DEVICES and torch.is_autocast_enabled(device_type):
+            # The states between layers have autocast's number format.
+            return embedded.to(torch.get_autocast_dtype(device_type))
+        return embedded
 
 
 class SelfAttention(nn.Module):
@@ -103,8 +102,9 @@ class SelfAttention(nn.Module):
         """Return the values that each token gathers (T, D)."""
         # One product for all three is faster than three; they are apart for the checkpoint's keys.
         # Copying the weights together costs little beside a product over thousands of tokens.
-        weight_ED = torch.cat([self.query.weight, self.key.weight, self.value.weight])
-        bias_E = torch.cat([self.query.bias, self.key.bias, self.value.bias])
+        parts = (self.query, self.key, self.value)
+        weight_ED = torch.cat([part.weight for part in parts])
+        bias_E = torch.cat([part.bias for part in parts])
         qkv_TE = F.linear(hidden_TD, weight_ED, bias_E)
         rate = self.rate if self.training else 0.0
         return layout.attend(qkv_TE, self.num_heads, rate)
@@ -169,7 +169,8 @@ class Layer(nn.Module):
         context_TD = self.attention["self"](hidden_TD, layout)
         hidden_TD = self.attention["output"](context_TD, hidden_TD)
         inner = self.intermediate(hidden_TD.view_as(states))
-        return self.output(inner.flatten(0, -2), hidden_TD).view_as(states)
+        next_TD = self.output(inner.flatten(0, -2), hidden_TD)
+        return next_TD.view_as(states)
 
 
 class Pooler(nn.Module):
@@ -251,7 +252,8 @@ class MaskedLMHead(nn.Module):
 class BertForPreTraining(PretrainModel):
     """BERT with its masked-LM and next-sentence heads."""
 
-    prefix = "bert"
+    bert: BertModel
+    encoder_class = BertModel
     vocabulary_weights = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
     positions_weight = "bert.embeddings.position_embeddings.weight"
     untied_weight = "cls.predictions.decoder.weight"
@@ -263,7 +265,6 @@ class BertForPreTraining(PretrainModel):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.bert = BertModel(config)
         self.cls = nn.ModuleDict(
             {
                 "predictions": MaskedLMHead(config),
@@ -272,7 +273,70 @@ class BertForPreTraining(PretrainModel):
         )
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        return self.cls["predictions"](hidden_MD, self.bert.word_embeddings.weight)
+        return self.cls["predictions"](hidden_MD, self.encoder.word_embeddings.weight)
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
-        return self.cls["seq_relationship"](self.bert.pooler(hidden_BLD))
+        return self.cls["seq_relationship"](self.encoder.pool(hidden_BLD, None))
+
+
+class RobertaModel(BertModel):
+    """The encoder; keys and results as in ``transformers.RobertaModel`` without a pooler."""
+
+    prefix = "roberta"
+    optional_modules = ()
+
+    def pool(self, states_BLD: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """Return the first state of each row (B, D)."""
+        return states_BLD[:, 0]
+
+    def row_classifier(self, num_outputs: int) -> nn.Module:
+        """Return a new layer that gives the logits of rows (B, K), BERT's pooler in it."""
+        return RowClassifier(self.config, num_outputs)
+
+
+class RowClassifier(nn.Module):
+    """Linear layer, tanh, dropout, linear layer."""
+
+    def __init__(self, config: EncoderConfig, num_outputs: int):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out_proj = linear(config.hidden_size, num_outputs, config.classifier_sigma)
+        self.rate = config.classifier_rate
+
+    def forward(self, pooled_BD: Tensor) -> Tensor:
+        """Return logits (B, K)."""
+        values_BD = torch.tanh(self.dense(pooled_BD))
+        return self.out_proj(dropout(values_BD, self.rate, self.training))
+
+
+class RobertaLMHead(nn.Module):
+    """Linear layer, GELU, LayerNorm, and logits over the vocabulary through the tied embeddings."""
+
+    def __init__(self, config: RobertaConfig):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
+        """Return logits (M, V)."""
+        values_MD = self.layer_norm(F.gelu(self.dense(hidden_MD)))
+        return tied_logits(values_MD, embeddings_VD, self.bias)
+
+
+class RobertaForMaskedLM(PretrainModel):
+    """RoBERTa with its masked-LM head."""
+
+    roberta: RobertaModel
+    encoder_class = RobertaModel
+    vocabulary_weights = ("roberta.embeddings.word_embeddings.weight", "lm_head.bias")
+    positions_weight = "roberta.embeddings.position_embeddings.weight"
+    untied_weight = "lm_head.decoder.weight"
+    heads: ClassVar[Mapping[str, str]] = {"lm_head.": "masked-LM head"}
+
+    def __init__(self, config: RobertaConfig):
+        super().__init__(config)
+        self.lm_head = RobertaLMHead(config)
+
+    def token_logits(self, hidden_MD: Tensor) -> Tensor:
+        return self.lm_head(hidden_MD, self.encoder.word_embeddings.weight)

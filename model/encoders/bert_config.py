@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...pipeline.config import Count, NotNegative, Share
-from ...pipeline.errors import UserError
+from ...pipeline.config import Count, NotNegative, Share, check
 from .config import PAPERS_WIDTH, EncoderConfig, TokenId
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ class ModelConfig(EncoderConfig):
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
     )
+    fixed: ClassVar[Mapping[str, Any]] = {"position_embedding_type": "absolute"}
     type_vocab_size: Count = 2
     hidden_act: str = "gelu"
     """``gelu`` is the exact one (erf); ``gelu_new`` google-research's, with tanh."""
@@ -41,10 +41,8 @@ class ModelConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hidden_act not in ACTIVATIONS:
-            raise UserError(
-                f"hidden_act is {self.hidden_act!r}, but must be one of {', '.join(ACTIVATIONS)}."
-            )
+        must = f"must be one of {', '.join(ACTIVATIONS)}"
+        check(self.hidden_act in ACTIVATIONS, "hidden_act", self.hidden_act, must)
 
     def num_parameters(self) -> int:
         hidden = self.hidden_size
@@ -83,16 +81,6 @@ class ModelConfig(EncoderConfig):
     def classifier_rate(self) -> float:
         return self.hidden_dropout_prob
 
-    @classmethod
-    def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
-        positions = values.get("position_embedding_type", "absolute")
-        if positions != "absolute":
-            raise UserError(
-                f"The model is a {cls.title} with {positions} positions; only absolute ones are "
-                "read."
-            )
-        return super().from_hf(values, path)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RobertaConfig(ModelConfig):
@@ -115,11 +103,9 @@ class RobertaConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_positions < 1:
-            raise UserError(
-                f"max_position_embeddings is {self.max_position_embeddings}, but a {self.title} "
-                f"counts positions from {self.first_position} on."
-            )
+        size = self.max_position_embeddings
+        must = f"a {self.title} counts positions from {self.first_position} on"
+        check(self.num_positions >= 1, "max_position_embeddings", size, must)
 
     @property
     def first_position(self) -> int:

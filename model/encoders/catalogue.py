@@ -2,39 +2,28 @@
 the names in `vocabulary.files`, which import no torch.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
 from ...pipeline.vocabulary.files import check_model_type
-from .bert import BertForPreTraining, BertModel
+from .bert import BertForPreTraining, RobertaForMaskedLM
 from .bert_config import CamembertConfig, ModelConfig, RobertaConfig, XlmRobertaConfig
 from .config import EncoderConfig
 from .encoder import Encoder
 from .heads import PretrainModel
-from .modernbert import ModernBertForMaskedLM, ModernBertModel
+from .modernbert import ModernBertForMaskedLM
 from .modernbert_config import ModernBertConfig
-from .roberta import RobertaForMaskedLM, RobertaModel
 
-
-class _Kind(NamedTuple):
-    config: type[EncoderConfig]
-    encoder: Callable[..., Encoder]
-    pretrain_model: type[PretrainModel]
-
-
-_KINDS = (
-    _Kind(ModelConfig, BertModel, BertForPreTraining),
-    _Kind(ModernBertConfig, ModernBertModel, ModernBertForMaskedLM),
-    _Kind(RobertaConfig, RobertaModel, RobertaForMaskedLM),
-    _Kind(XlmRobertaConfig, RobertaModel, RobertaForMaskedLM),
-    _Kind(CamembertConfig, RobertaModel, RobertaForMaskedLM),
-)
-_KIND_BY_TYPE = {kind.config.model_type: kind for kind in _KINDS}
-CONFIGS: Mapping[str, type[EncoderConfig]] = {
-    name: kind.config for name, kind in _KIND_BY_TYPE.items()
+_MODELS: Mapping[type[EncoderConfig], type[PretrainModel]] = {
+    ModelConfig: BertForPreTraining,
+    ModernBertConfig: ModernBertForMaskedLM,
+    RobertaConfig: RobertaForMaskedLM,
+    XlmRobertaConfig: RobertaForMaskedLM,
+    CamembertConfig: RobertaForMaskedLM,
 }
+CONFIGS = {config.model_type: config for config in _MODELS}
 """The classes of their shapes; by the names that `PretrainConfig`, too, calls them by."""
 
 
@@ -46,14 +35,14 @@ def read_hf(values: dict[str, Any], path: object = "config.json") -> EncoderConf
 
 def make_encoder(config: EncoderConfig) -> Encoder:
     """Return the encoder that `config` describes; its weights are not initialised yet."""
-    return _KIND_BY_TYPE[config.model_type].encoder(config)
+    return _MODELS[type(config)].encoder_class(config)
 
 
 def make_pretrain_model(config: EncoderConfig) -> PretrainModel:
     """Return the encoder with the heads of pre-training; weights are not initialised yet."""
-    return _KIND_BY_TYPE[config.model_type].pretrain_model(config)
+    return _MODELS[type(config)](config)
 
 
 def current_names(config: EncoderConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights of a checkpoint under the names of ``transformers`` today."""
-    return _KIND_BY_TYPE[config.model_type].pretrain_model.current_names(weights)
+    return _MODELS[type(config)].current_names(weights)

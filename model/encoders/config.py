@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from msgspec import Meta
 
-from ...pipeline.config import Count, NotNegative, check_ranges
+from ...pipeline.config import Count, NotNegative, check, check_ranges
 from ...pipeline.errors import UserError
+from ...pipeline.parsing import convert
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,8 @@ class EncoderConfig(ABC):
     """The rates that a run sets alike."""
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {}
     """What ``tokenizer_config.json`` has to say for this kind of model."""
+    fixed: ClassVar[Mapping[str, Any]] = {}
+    """What a ``config.json`` may say, but not otherwise."""
     sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = SIZES
     """Layers, hidden size and heads by name."""
 
@@ -71,11 +74,8 @@ class EncoderConfig(ABC):
                 f"A hidden size of {self.hidden_size} cannot be split over "
                 f"{self.num_attention_heads} attention heads; make it a multiple."
             )
-        if self.pad_token_id >= self.vocab_size:
-            raise UserError(
-                f"pad_token_id is {self.pad_token_id}, but the vocabulary has {self.vocab_size} "
-                "tokens."
-            )
+        must = f"the vocabulary has {self.vocab_size} tokens"
+        check(self.pad_token_id < self.vocab_size, "pad_token_id", self.pad_token_id, must)
 
     @classmethod
     def named(cls, size: str, **changes: Any) -> Self:
@@ -173,9 +173,10 @@ class EncoderConfig(ABC):
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
         """Return the shape in a ``config.json``; raise `UserError` for what is not built here."""
-        # Imported here so that a new model does not need msgspec.
-        from ...pipeline.parsing import convert
-
+        for name, only in cls.fixed.items():
+            value = values.get(name, only)
+            if value != only:
+                raise UserError(f"{path} has {name} {value}, but only {only} is read.")
         return convert(values, cls, path, "Use another checkpoint.")
 
     def to_hf(self, architecture: str | None = None) -> dict[str, Any]:

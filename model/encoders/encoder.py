@@ -159,7 +159,7 @@ class UnsetWeights(TorchFunctionMode):
 def initialise(model: nn.Module, config: EncoderConfig, generator: torch.Generator) -> None:
     """Draw all weights in the order of the modules, as google-research's BERT does: normal, cut off
     at 2 sigma, the configuration's unless the module has its own (`linear`); biases are 0,
-    LayerNorm's weights 1. An LSTM's are uniform up to 1 / sqrt(its size), as PyTorch has it.
+    LayerNorm's weights 1. Other modules stay as PyTorch makes them.
     """
     # One generator in one order: a seed makes the same model on every machine. The padding's
     # embedding is drawn like the others, as in google-research's.
@@ -173,7 +173,3 @@ def initialise(model: nn.Module, config: EncoderConfig, generator: torch.Generat
             nn.init.ones_(module.weight)
         if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
             nn.init.zeros_(module.bias)
-        if isinstance(module, nn.LSTM):
-            bound = module.hidden_size**-0.5
-            for weight in module.parameters():
-                nn.init.uniform_(weight, -bound, bound, generator=generator)

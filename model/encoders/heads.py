@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ...pipeline.errors import UserError
 from . import transfer
 from .config import EncoderConfig
 from .encoder import Encoder
@@ -77,26 +76,25 @@ class PretrainOutput(NamedTuple):
     """(B, 2)."""
 
 
-def tied_logits(values_MD: Tensor, embeddings_VD: Tensor, bias_V: Tensor) -> Tensor:
-    """Return logits (M, V) through the embedding matrix; rows are aligned on a GPU."""
-    if values_MD.device.type == "cuda":
-        return aligned_linear(values_MD, embeddings_VD, bias_V, multiple=64)
-    return F.linear(values_MD, embeddings_VD, bias_V)
-
-
-def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multiple: int) -> Tensor:
-    """Return the linear layer's outputs (M, V), computed with V padded to a `multiple`."""
+def tied_logits(
+    values_MD: Tensor, embeddings_VD: Tensor, bias_V: Tensor, multiple: int | None = None
+) -> Tensor:
+    """Return logits (M, V) through the embedding matrix, computed with V padded to a `multiple`:
+    by default of 64 on a GPU, elsewhere to none.
+    """
     # A GPU multiplies several times as fast if rows are aligned; rows of 30,522 logits are not. The
     # weights themselves keep their size, as checkpoints have it:
     #
     #     weight   | 30,522 rows | 38 of zeros |      -30,522 % 64 = 38
     #     logits   | 30,522      | cut off     |
+    if multiple is None:
+        multiple = 64 if values_MD.device.type == "cuda" else 1
     vocab_size = len(bias_V)
     num_added = -vocab_size % multiple
     if not num_added:
-        return F.linear(values_MD, weight_VD, bias_V)
+        return F.linear(values_MD, embeddings_VD, bias_V)
     # F.pad takes the last dimension's two ends first: D stays, V grows at its end.
-    padded_weight = F.pad(weight_VD, (0, 0, 0, num_added))
+    padded_weight = F.pad(embeddings_VD, (0, 0, 0, num_added))
     padded_bias = F.pad(bias_V, (0, num_added))
     padded_logits = F.linear(values_MD, padded_weight, padded_bias)
     return padded_logits[:, :vocab_size]
@@ -105,8 +103,7 @@ def aligned_linear(values_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, multipl
 class PretrainModel(nn.Module, ABC):
     """An encoder with the heads of pre-training; parameter names as in ``transformers``."""
 
-    prefix: ClassVar[str]
-    """Name of the encoder, and so before its weights' names."""
+    encoder_class: ClassVar[type[Encoder]]
     vocabulary_weights: ClassVar[tuple[str, str]]
     """Names of the weights with one row per token: the embeddings, and the bias of the logits."""
     untied_weight: ClassVar[str]
@@ -119,10 +116,11 @@ class PretrainModel(nn.Module, ABC):
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
+        self.add_module(self.encoder_class.prefix, self.encoder_class(config))
 
     @property
     def encoder(self) -> Encoder:
-        return getattr(self, self.prefix)
+        return getattr(self, self.encoder_class.prefix)
 
     @abstractmethod
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
@@ -130,8 +128,7 @@ class PretrainModel(nn.Module, ABC):
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
         """Return logits (B, 2) of IsNext and NotNext; only BERT has a head for them."""
-        title = self.config.title
-        raise UserError(f"A {title} has no next-sentence head; use `objective` mlm.")
+        raise NotImplementedError
 
     @classmethod
     def current_names(cls, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -143,7 +140,8 @@ class PretrainModel(nn.Module, ABC):
         # cls.predictions.decoder.bias          cls.predictions.bias, if that is missing
         # bert.embeddings.position_ids          left out: 0, 1, 2, …
         # bert.embeddings.token_type_ids        left out: 0, 0, 0, …
-        encoder_alone = not any(name.startswith(f"{cls.prefix}.") for name in weights)
+        prefix = f"{cls.encoder_class.prefix}."
+        encoder_alone = not any(name.startswith(prefix) for name in weights)
         renamed: dict[str, Tensor] = {}
         for name, weight in weights.items():
             if name.endswith(("position_ids", "token_type_ids")):
@@ -151,7 +149,7 @@ class PretrainModel(nn.Module, ABC):
             name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
             name = name.replace("LayerNorm.beta", "LayerNorm.bias")
             if encoder_alone and not name.startswith(HEADS):
-                name = f"{cls.prefix}.{name}"
+                name = f"{prefix}{name}"
             renamed[name] = weight
         words, bias = cls.vocabulary_weights
         output_bias = renamed.pop(cls.untied_weight.replace(".weight", ".bias"), None)

@@ -51,10 +51,11 @@ class Rotation(NamedTuple):
         qk_THK = qk_TE.unflatten(1, (2 * num_heads, -1)).float()
         # As in `transformers`, a pair is one number of a head's first half and one of its second.
         first, second = qk_THK.chunk(2, -1)
-        turned_first = first * self.cos_T1K - second * self.sin_T1K
-        turned_second = second * self.cos_T1K + first * self.sin_T1K
+        cos, sin = self
+        turned_first = first * cos - second * sin
+        turned_second = second * cos + first * sin
         turned_THK = torch.cat([turned_first, turned_second], -1)
-        turned_TE = turned_THK.to(qkv_TE.dtype).flatten(1)
+        turned_TE = turned_THK.flatten(1).to(qkv_TE.dtype)
         return torch.cat([turned_TE, values_TD], 1)
 
 
@@ -214,18 +215,18 @@ class PredictionHead(nn.Module):
 class ModernBertForMaskedLM(PretrainModel):
     """ModernBERT with its masked-LM head."""
 
-    prefix = "model"
+    model: ModernBertModel
+    encoder_class = ModernBertModel
     vocabulary_weights = ("model.embeddings.tok_embeddings.weight", "decoder.bias")
     untied_weight = "decoder.weight"
     heads: ClassVar[Mapping[str, str]] = {"head.": "masked-LM head", "decoder.": "masked-LM head"}
 
     def __init__(self, config: ModernBertConfig):
         super().__init__(config)
-        self.model = ModernBertModel(config)
         self.head = PredictionHead(config)
         # The weight of the logits is the embedding matrix.
         self.decoder = nn.ParameterDict({"bias": torch.zeros(config.vocab_size)})
 
     def token_logits(self, hidden_MD: Tensor) -> Tensor:
-        embeddings_VD = self.model.word_embeddings.weight
+        embeddings_VD = self.encoder.word_embeddings.weight
         return tied_logits(self.head(hidden_MD), embeddings_VD, self.decoder["bias"])

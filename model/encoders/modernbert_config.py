@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from msgspec import Meta, Struct
 
-from ...pipeline.config import Count, NotNegative, Share
+from ...pipeline.config import Count, NotNegative, Share, check
 from ...pipeline.errors import UserError
+from ...pipeline.parsing import convert
 from .config import SIZES, EncoderConfig, TokenId
 
 if TYPE_CHECKING:
     import numpy as np
 
-ETTIN_SIZES = {"ettin-17m": (7, 256, 4), "ettin-32m": (10, 384, 6), "ettin-68m": (19, 512, 8)}
+ETTIN_SIZES = {
+    "ettin-17m": (7, 256, 4),
+    "ettin-32m": (10, 384, 6),
+    "ettin-68m": (19, 512, 8),
+}
 """Deep and narrow ones, with ModernBERT-base's proportions in each layer (arXiv 2507.11412, and the
 authors' training configurations, JHU-CLSP/ettin-encoder-vs-decoder). Ettin's 150m and 400m are base
 and large.
@@ -25,8 +30,6 @@ MODERNBERT_SIZES = {
     **ETTIN_SIZES,
 }
 """Base and large are ModernBERT's own (arXiv 2412.13663, table 3), those up to medium BERT's."""
-MODERNBERT_INTERMEDIATE = {768: 1152, 1024: 2624}
-"""Feed-forward sizes of ModernBERT's own sizes, by hidden size."""
 SHORT_ROWS = 1024
 """Tokens of rows up to which a new ModernBERT has one base frequency in all layers; a larger one in
 those that attend to whole rows if a run extends it beyond them.
@@ -65,6 +68,16 @@ class ModernBertConfig(EncoderConfig):
     tokenizer_settings: ClassVar[Mapping[str, Any]] = {
         "model_input_names": ["input_ids", "attention_mask"]
     }
+    # No published one differs.
+    fixed: ClassVar[Mapping[str, Any]] = {
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+        "tie_word_embeddings": True,
+        "classifier_activation": "gelu",
+    }
     sizes: ClassVar[Mapping[str, tuple[int, int, int]]] = MODERNBERT_SIZES
     vocab_size: Count = 50368
     num_hidden_layers: Count = 22
@@ -96,14 +109,10 @@ class ModernBertConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hidden_activation != "gelu":
-            raise UserError(
-                f"hidden_activation is {self.hidden_activation!r}, but only 'gelu' is known."
-            )
-        if self.classifier_pooling not in ("cls", "mean"):
-            raise UserError(
-                f"classifier_pooling is {self.classifier_pooling!r}, but must be cls or mean."
-            )
+        activation = self.hidden_activation
+        check(activation == "gelu", "hidden_activation", activation, "only gelu is known")
+        pooling = self.classifier_pooling
+        check(pooling in ("cls", "mean"), "classifier_pooling", pooling, "must be cls or mean")
         if self.hidden_size // self.num_attention_heads % 2:
             raise UserError(
                 f"A hidden size of {self.hidden_size} gives {self.num_attention_heads} attention "
@@ -118,9 +127,7 @@ class ModernBertConfig(EncoderConfig):
     def classifier_rate(self) -> float:
         return self.classifier_dropout
 
-    @property
-    def span_rate(self) -> float:
-        return self.classifier_dropout
+    span_rate = classifier_rate
 
     def is_global(self, layer: int) -> bool:
         """Return whether the layer with this index attends to whole rows."""
@@ -169,7 +176,8 @@ class ModernBertConfig(EncoderConfig):
         # A token sees itself and `window` others on either side, of which those near an end lack
         # 1 + 2 + ... + reach.
         reach = lengths.clip(max=window + 1) - 1
-        return float((lengths * (2 * reach + 1) - reach * (reach + 1)).sum())
+        missing = reach * (reach + 1)
+        return float((lengths * (2 * reach + 1) - missing).sum())
 
     @classmethod
     def _fields_by_size(cls, size: str, shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +186,8 @@ class ModernBertConfig(EncoderConfig):
             intermediate = 3 * hidden // 2
         else:
             by_weights = max(64, 64 * round(hidden * 8 / 3 / 64))
-            intermediate = MODERNBERT_INTERMEDIATE.get(hidden, by_weights)
+            # ModernBERT itself has its own for its two hidden sizes.
+            intermediate = {768: 1152, 1024: 2624}.get(hidden, by_weights)
         fields = {
             **super()._fields_by_size(size, shape),
             "intermediate_size": intermediate,
@@ -201,10 +210,6 @@ class ModernBertConfig(EncoderConfig):
     @classmethod
     def from_hf(cls, values: dict[str, Any], path: object = "config.json") -> Self:
         """See `EncoderConfig`; the form before version 5 of ``transformers`` is read too."""
-        for name, only in _FIXED.items():
-            value = values.get(name, only)
-            if value != only:
-                raise UserError(f"{path} has {name} {value}, but only {only} is read.")
         return super().from_hf({**values, **_old_form(values, path)}, path)
 
     def to_hf(self, architecture: str | None = None) -> dict[str, Any]:
@@ -220,18 +225,6 @@ class ModernBertConfig(EncoderConfig):
                 LOCAL: {"rope_type": "default", "rope_theta": self.local_rope_theta},
             },
         }
-
-
-# What a ModernBERT is not built for here: no published one differs.
-_FIXED = {
-    "attention_bias": False,
-    "mlp_bias": False,
-    "norm_bias": False,
-    "classifier_bias": False,
-    "decoder_bias": True,
-    "tie_word_embeddings": True,
-    "classifier_activation": "gelu",
-}
 
 
 def _layer_types(num_layers: int, every: int) -> list[str]:
@@ -250,9 +243,6 @@ class _NewForm(Struct):
 
 def _old_form(values: Mapping[str, Any], path: object) -> dict[str, Any]:
     """Return the fields before version 5 for those of version 5 in `values`."""
-    # Imported here so that a new model does not need it.
-    from ...pipeline.parsing import convert
-
     # Version 5                                       before
     # layer_types: [full, sliding, sliding, full]     global_attn_every_n_layers: 3
     # rope_parameters: {full: {rope_theta: 160000}}   global_rope_theta: 160000

@@ -12,7 +12,7 @@ from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import SIZES
 from clozeworks.model.encoders.encoder import initialise, real_tokens
-from clozeworks.model.encoders.heads import IGNORED, PretrainBatch, aligned_linear, count_correct
+from clozeworks.model.encoders.heads import IGNORED, PretrainBatch, count_correct, tied_logits
 from clozeworks.model.training.device import update_flops
 from clozeworks.pipeline.errors import UserError
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -224,7 +224,7 @@ def test_named_sizes_have_the_published_numbers_of_parameters():
 def test_shapes_that_cannot_be_built_are_refused():
     with pytest.raises(UserError, match="hidden size of 100 cannot be split over 3 attention"):
         ModelConfig(hidden_size=100, num_attention_heads=3)
-    with pytest.raises(UserError, match="pad_token_id is 100, but the vocabulary has 100 tokens"):
+    with pytest.raises(UserError, match="`pad_token_id` is 100, but the vocabulary has 100 tokens"):
         ModelConfig(vocab_size=100, pad_token_id=100)
 
 
@@ -247,7 +247,7 @@ def test_a_number_out_of_range_is_refused(field, value, limit):
 
 
 def test_a_published_model_of_another_activation_is_not_called_damaged():
-    told = r"^config\.json: hidden_act is 'relu', but must be one of gelu.*\. Use another"
+    told = r"^config\.json: `hidden_act` is relu, but must be one of gelu.*\. Use another"
     with pytest.raises(UserError, match=told):
         ModelConfig.from_hf({"hidden_act": "relu"})
 
@@ -256,7 +256,7 @@ def test_aligned_logits_and_their_gradients_are_those_of_the_linear_layer():
     generator = torch.Generator().manual_seed(3)
     shapes = [(5, 8), (97, 8), (97,)]
     inputs = [torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes]
-    found, expected = aligned_linear(*inputs, multiple=64), torch.nn.functional.linear(*inputs)
+    found, expected = tied_logits(*inputs, multiple=64), torch.nn.functional.linear(*inputs)
     torch.testing.assert_close(found, expected)
     gradients = [torch.autograd.grad(part.sin().sum(), inputs) for part in (found, expected)]
     for mine, other in zip(*gradients, strict=True):

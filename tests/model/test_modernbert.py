@@ -324,8 +324,8 @@ def test_a_config_that_is_written_and_read_again_is_the_same(kind):
         ({"norm_bias": True}, "has norm_bias True, but only False is read"),
         ({"decoder_bias": False}, "has decoder_bias False, but only True is read"),
         ({"tie_word_embeddings": False}, "has tie_word_embeddings False"),
-        ({"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
-        ({"classifier_pooling": "max"}, "classifier_pooling is 'max', but must be cls or mean"),
+        ({"hidden_activation": "silu"}, "`hidden_activation` is silu"),
+        ({"classifier_pooling": "max"}, "`classifier_pooling` is max, but must be cls or mean"),
         (
             {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
             "fixed period",
@@ -335,7 +335,7 @@ def test_a_config_that_is_written_and_read_again_is_the_same(kind):
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type .* 'yarn'"),
         ({"num_attention_heads": 256}, "odd size"),
         ({"local_attention": 0}, "local_attention: expected int >= 1"),
-        ({"pad_token_id": 60000}, "pad_token_id is 60000, but the vocabulary has 50368 tokens"),
+        ({"pad_token_id": 60000}, "`pad_token_id` is 60000, but the vocabulary has 50368 tokens"),
     ],
 )
 def test_what_is_not_built_is_refused_by_name(changes, message):

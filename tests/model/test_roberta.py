@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from clozeworks.model.checkpoint import Checkpoint, save_model
+from clozeworks.model.checkpoint import Checkpoint, ModelFiles, save_model
 from clozeworks.model.encoders import heads
+from clozeworks.model.encoders.bert import RobertaForMaskedLM
 from clozeworks.model.encoders.bert_config import CamembertConfig, RobertaConfig, XlmRobertaConfig
 from clozeworks.model.encoders.catalogue import CONFIGS, read_hf
 from clozeworks.model.encoders.encoder import initialise, real_tokens
 from clozeworks.model.encoders.heads import PretrainBatch
-from clozeworks.model.encoders.roberta import RobertaForMaskedLM
 from clozeworks.model.tasks.batches import TaskBatch
 from clozeworks.model.tasks.classify import SequenceClassifier
 from clozeworks.model.tasks.ner import TokenClassifier
@@ -129,7 +129,7 @@ def test_what_transformers_writes_is_read_and_the_other_way_round(with_head, tmp
     ours = RobertaForMaskedLM(config)
     missing = checkpoint.load_into(ours, new=() if with_head else ("lm_head.",))
     assert bool(missing) is not with_head
-    save_model(tmp_path / "ours", ours.state_dict(), config.to_hf(), {})
+    save_model(tmp_path / "ours", ModelFiles(ours.state_dict(), config.to_hf(), {}))
     again = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours")
     ids, mask, _ = rows()
     expected = again(input_ids=ids, attention_mask=mask.long()).logits
