@@ -101,7 +101,7 @@ def tune(num_updates: int) -> None:
     from clozeworks.model.finetuning.run import FinetuneWork
     from clozeworks.model.finetuning.setup import FinetuneSetup
     from clozeworks.model.tasks.batches import Feature
-    from clozeworks.model.tasks.glue import GLUE
+    from clozeworks.model.tasks.catalogue import GLUE
     from clozeworks.model.tasks.splits import TaskSplits
     from clozeworks.model.tokenizer import TokenRow
     from clozeworks.model.training.ranks import Ranks

@@ -45,7 +45,7 @@ def evaluate(
             raise UserError(
                 f"--batch-size is for pre-trained models, but {model} is a fine-tuned model."
             )
-        from ..model.finetuning.evaluate import evaluate_task
+        from ..model.finetuning.predict import evaluate_task
 
         measured = evaluate_task(model, data, device)
     else:

@@ -7,8 +7,8 @@ from .encoders.config import EncoderConfig as EncoderConfig
 from .encoders.modernbert import ModernBertForMaskedLM as ModernBertForMaskedLM
 from .encoders.modernbert_config import ModernBertConfig as ModernBertConfig
 from .finetuning.config import FinetuneConfig as FinetuneConfig
-from .finetuning.evaluate import evaluate_task as evaluate_task
 from .finetuning.finetune import finetune as finetune
+from .finetuning.predict import evaluate_task as evaluate_task
 from .finetuning.predict import predict as predict
 from .notices import StopRequest as StopRequest
 from .pretraining.dataset import InstanceDataset as InstanceDataset

@@ -13,9 +13,9 @@ Shapes: B rows of a batch, L their padded length, V layers, P vectors, D hidden 
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,25 +33,15 @@ from ..copies import local_copy, refuse_remote
 from ..encoders.catalogue import make_encoder
 from ..encoders.encoder import Encoder, UnsetWeights
 from ..notices import print_notice
-from ..tasks.batches import Feature, TaskBatch, filled, make_batch
+from ..tasks.batches import Feature, TaskBatch, filled, make_batch, num_cut
 from ..tasks.classify import TEXT_COLUMNS
-from ..tasks.example_tables import SUFFIXES, check_file, is_hub, open_text, read_rows, text_lines
+from ..tasks.example_tables import SUFFIXES, is_hub, lines_of, read_rows
 from ..tasks.tagged import split_words
 from ..tokenizer import TextTokenizer, TokenRow
 from ..training.device import find_device, oom_as_run_error, trim_memory
 from ..training.graphs import make_inference, widths_of
 from ..training.logs import ProgressCallback
 from .config import FeaturesConfig
-
-
-class _Row(NamedTuple):
-    """A text as a row of tokens, and what is read from it."""
-
-    row: TokenRow
-    names: list[str]
-    """The word or token of each vector; of a text as a whole, one empty name."""
-    positions: np.ndarray
-    """Where each of them begins, int64; of a text as a whole, all positions."""
 
 
 def extract_features(
@@ -80,15 +70,12 @@ def extract_features(
             f"{output} exists. Choose another `output`, or replace it with `overwrite`."
         )
     data = local_copy(data)
-    if not is_hub(data):
-        check_file(data)
     # Read once more below, as they may not fit into memory. Counted first: mistakes in them are
     # reported before a model is loaded.
     num_texts = sum(1 for _ in read_texts(data, config))
     if not num_texts:
         raise UserError(f"{data} contains no texts.")
     opened = Checkpoint.open(checkpoint)
-    opened.report_unfinished()
     extractor = Extractor(opened, config)
     digest = None if is_hub(data) else files_digest([data])
     made_from = {"data": digest, "checkpoint": opened.digest(), **identity_fields(config)}
@@ -126,9 +113,8 @@ def read_texts(data: Path, config: FeaturesConfig) -> Iterator[str]:
         return
     if config.text:
         raise UserError(f"`text` is for tables, but {data} is read as text; leave it out.")
-    with open_text(data) as file:
-        for _, line in text_lines(file, str(data)):
-            yield line
+    for _, line in lines_of(data):
+        yield line
 
 
 class Extractor:
@@ -156,15 +142,20 @@ class Extractor:
 
     def table(self, texts: Sequence[str], first: int) -> pa.Table:
         """Return the vectors of `texts`, numbered from `first`."""
-        rows = list(map(self._row, self.tokenizer.token_ids(texts), texts))
-        self.num_cut += sum(row.row.num_cut > 0 for row in rows)
-        num_vectors = [len(row.names) for row in rows]
+        features: list[Feature] = []
+        names: list[str] = []
+        num_vectors: list[int] = []
+        for index, token_ids in enumerate(self.tokenizer.token_ids(texts)):
+            row, own_names, positions = self._read(texts[index], token_ids)
+            features.append(Feature(row, None, index, positions))
+            names += own_names
+            num_vectors.append(len(own_names))
+        self.num_cut += num_cut(features)
         columns = {"text": pa.array(owners(num_vectors) + first, pa.int64())}
         if self.config.per != "text":
-            names = [name for row in rows for name in row.names]
             columns["index"] = pa.array(places(num_vectors), pa.int32())
             columns[self.config.per] = pa.array(names, pa.string())
-        vectors_VPD = self._vectors(rows, offsets_of(num_vectors))
+        vectors_VPD = self._vectors(features, offsets_of(num_vectors))
         for layer, vectors_PD in zip(self.layers, vectors_VPD, strict=True):
             # Arrow takes vectors of equal length over as one flat array.
             flat = pa.array(vectors_PD.reshape(-1))
@@ -172,7 +163,10 @@ class Extractor:
             columns[f"layer_{layer}"] = pa.FixedSizeListArray.from_arrays(flat, size)
         return pa.table(columns)
 
-    def _row(self, token_ids: Sequence[int], text: str) -> _Row:
+    def _read(self, text: str, token_ids: list[int]) -> tuple[TokenRow, list[str], np.ndarray]:
+        """Return a text as a row, its words or tokens, and where each of them begins, int64; of the
+        text as a whole one empty name, and all positions.
+        """
         tokenizer = self.tokenizer
         names = [""]
         pieces = [[token] for token in token_ids]
@@ -183,36 +177,38 @@ class Extractor:
             pieces = [piece or [tokenizer.unknown] for piece in pieces]
         elif self.config.per == "token":
             names = [tokenizer.token(token) for token in token_ids]
-        row = tokenizer.row([token for piece in pieces for token in piece], None, self.max_length)
+        row = tokenizer.row(list(chain.from_iterable(pieces)), None, self.max_length)
         num_tokens = len(row.input_ids)
         if self.config.per == "text":
-            return _Row(row, names, np.arange(num_tokens))
+            return row, names, np.arange(num_tokens)
         # After [CLS]; what begins beyond the row's end is cut.
-        positions = offsets_of([len(piece) for piece in pieces])[:-1] + 1
+        positions = 1 + offsets_of(list(map(len, pieces)))[:-1]
         positions = positions[positions < num_tokens - 1]
-        return _Row(row, names[: len(positions)], positions)
+        return row, names[: len(positions)], positions
 
     @torch.inference_mode()
-    def _vectors(self, rows: list[_Row], offsets: np.ndarray) -> np.ndarray:
-        """Return the vectors (V, P, D): those of row ``i`` from ``offsets[i]`` on."""
-        shape_VPD = (len(self.layers), offsets[-1], self.encoder.config.hidden_size)
-        vectors_VPD = np.empty(shape_VPD, np.float32)
-        lengths = [len(row.row.input_ids) for row in rows]
+    def _vectors(self, features: list[Feature], offsets: np.ndarray) -> np.ndarray:
+        """Return the vectors (V, P, D): those of feature ``i`` from ``offsets[i]`` on."""
+        hidden_size = self.encoder.config.hidden_size
+        vectors_VPD = np.empty((len(self.layers), offsets[-1], hidden_size), np.float32)
+        lengths = [feature.length for feature in features]
         # Longest first: a batch that does not fit into memory fails early.
         order = np.argsort(lengths, kind="stable")[::-1]
         widths = widths_of(self.inference.graphs, self.encoder.config.num_positions)
         start = 0
         while start < len(order):
             width = filled(lengths[order[start]], widths)
-            chosen = order[start : start + max(1, self.batch_tokens // width)]
-            start += len(chosen)
-            batch = make_batch([Feature(rows[index].row, None, 0) for index in chosen], widths)
-            states_BVLD = self.inference.run(self._states, batch).cpu().numpy()
-            for index, states_VLD in zip(chosen, states_BVLD, strict=True):
-                read_VPD = states_VLD[:, rows[index].positions]
+            num_rows = max(1, self.batch_tokens // width)
+            chosen = order[start : start + num_rows]
+            start += num_rows
+            batch = make_batch([features[index] for index in chosen], widths)
+            states_BVLD = self.inference.run(self._states, batch)
+            for index, states_VLD in zip(chosen, states_BVLD.cpu().numpy(), strict=True):
+                read_VPD = states_VLD[:, features[index].context]
                 if self.config.per == "text":
-                    read_VPD = read_VPD.sum(1, keepdims=True) / read_VPD.shape[1]
-                vectors_VPD[:, offsets[index] : offsets[index + 1]] = read_VPD
+                    read_VPD = read_VPD.mean(1, keepdims=True)
+                first, end = offsets[index : index + 2]
+                vectors_VPD[:, first:end] = read_VPD
             trim_memory(self.inference.device, start)
         return vectors_VPD
 

@@ -16,7 +16,7 @@ import shutil
 import statistics
 from collections.abc import Sequence
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,12 +24,13 @@ from msgspec import structs
 
 from ...pipeline.storage.directory import WORK, OutputDirectory
 from ...pipeline.storage.state import claimed
-from ..card import CARD, read_languages
+from ..card import CARD, model_name, read_languages, render_card
 from ..checkpoint import TASK, Checkpoint
 from ..copies import refuse_remote
+from ..encoders.config import EncoderConfig
 from ..notices import StopRequest, print_notice
 from ..tasks.batches import num_cut
-from ..tasks.catalogue import task_settings
+from ..tasks.catalogue import GLUE, task_settings
 from ..tasks.task import Scores, Task, prefixed
 from ..training.device import deterministic, kept_generators
 from ..training.logs import ProgressCallback
@@ -43,7 +44,6 @@ from ..training.run import (
     link_files,
     refuse_inside,
 )
-from .card import task_card
 from .config import FinetuneConfig, all_of
 from .model import load_finetuned, make_model
 from .predict import predict_files
@@ -104,8 +104,7 @@ def finetune(
             claimed(str(path), setup.identity, IDENTITY, OWN_FILES, overwrite=overwrite)
         ),
     ):
-        if ranks.rank == 0:
-            report_oddities(setup)
+        report_oddities(setup)
         summary = read_summary(path)
         is_left = summary is None or summary["test_digest"] != setup.splits.test_digest()
         is_left |= not all((path / run.folder / SUMMARY).exists() for run in runs)
@@ -251,3 +250,55 @@ def summarise(setup: FinetuneSetup, runs: Sequence[RunSummary]) -> FinetuneSumma
         "test_digest": splits.test_digest(),
         "train_digests": splits.train_digests(),
     }
+
+
+def task_card(
+    task: Task,
+    data: str,
+    checkpoint: str,
+    languages: list[str],
+    summary: FinetuneSummary,
+    shape: EncoderConfig,
+) -> str:
+    """Return the card of a search's best run; `languages` and `shape` are the encoder's."""
+    best = summary["best"]
+    name = f"{task.name} {task.variant}".strip()
+    dataset, dataset_name = _dataset(task.name, data)
+    split = "train (held-out part)" if summary["held_out"] else "validation"
+    training = {
+        "encoder": model_name(checkpoint),
+        "data": dataset_name,
+        "training examples": summary["train_examples"],
+        "dev examples": f"{summary['dev_examples']:,}, {split}",
+        f"best of {summary['runs']:,} on dev": (
+            f"learning rate {best['learning_rate']:.4g}, batch size {best['batch_size']}, "
+            f"epochs {best['epochs']:.4g}, seed {best['seed']}"
+        ),
+    }
+    if shape.is_decoder:
+        training["attention"] = "left to right"
+    # SQuAD 2.0 has 13, of answerable and other questions; all are in summary.json.
+    scores: dict[str, object] = dict(islice(best["scores"].items(), 8))
+    for metric in scores.keys() & summary["baseline"].keys():
+        constant = summary["baseline"][metric]
+        scores[metric] = f"{scores[metric]:.4g} ({constant:.4g} for a constant answer)"
+    usage = "```console\n$ clozeworks predict . FILE --output predictions.jsonl\n```"
+    return render_card(
+        f"A {shape.title} encoder fine-tuned on {name} by Clozeworks",
+        {"Training": training, "On the dev examples": scores},
+        usage=None if task.in_transformers and not shape.is_decoder else usage,
+        language=languages or None,
+        tags=[shape.model_type],
+        pipeline_tag=task.pipeline,
+        datasets=[dataset],
+    )
+
+
+def _dataset(task: str, data: str) -> tuple[str, str]:
+    """Return a data set's address on the Hub and its name; a local one's file or folder twice."""
+    if task in GLUE:
+        return "nyu-mll/glue", f"GLUE {task}"
+    name = Path(data).name
+    if data.startswith("hf:"):
+        name, _, _ = data.removeprefix("hf:").partition(":")
+    return name, name

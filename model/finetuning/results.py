@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, structs
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import Count, parse_json
 from ..copies import local_copy
-from ..tasks.options import METRICS, ClassReport
+from ..tasks.options import CORRELATIONS, ClassReport
 
 IDENTITY = "finetune.json"
 SUMMARY = "summary.json"  # as in `training.run`, which needs torch
@@ -90,8 +90,7 @@ class RunSummary(Hyperparameters, frozen=True, kw_only=True):
         unit = 100 if self.task in IN_PERCENT else 1
         share = constant / unit
         variance = 0.0
-        metric = METRICS.get(next(iter(self.scores)))  # None for the scripts of SQuAD and CoNLL
-        if metric and metric.is_correlation:
+        if next(iter(self.scores)) in CORRELATIONS:
             variance = 1.0  # about 1 / N for a correlation of 0
         elif 0 < share < 1:
             variance = share * (1 - share)
@@ -206,7 +205,8 @@ def read_results(folder: str | Path) -> list[ResultLine]:
         directory = file.parent
         runs = read_runs(directory)
         if runs:
-            data = str(parse_json(file.read_bytes(), dict[str, Any], file, ADVICE).get("data", ""))
+            identity = parse_json(file.read_bytes(), dict[str, Any], file, ADVICE)
+            data = str(identity.get("data", ""))
             name = str(directory.relative_to(root))
             lines.extend(_lines(runs, read_summary(directory), name, data))
     if not lines:

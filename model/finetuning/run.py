@@ -448,7 +448,7 @@ class FinetuneWork(Work):
 
     def write_model(self, folder: Path) -> None:
         """Write a model with ``task.json``, and the answers to the dev examples in ``dev/``."""
-        save_model(folder, *model_files(self.model, self.task, self.setup.checkpoint))
+        save_model(folder, model_files(self.model, self.task, self.setup.checkpoint))
         write_json(folder / TASK, task_settings(self.task))
         dev = folder / "dev"
         dev.mkdir()

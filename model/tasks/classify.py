@@ -80,10 +80,6 @@ class SequenceClassifier(LinearHead):
     class_weights_K: Tensor | None = None
     """How much each class counts in the loss; None if all count 1."""
 
-    def __init__(self, config: EncoderConfig, num_outputs: int):
-        super().__init__(config, num_outputs)
-        self.num_outputs = num_outputs
-
     def forward(self, batch: TaskBatch) -> Tensor:
         """Return logits (B, K)."""
         return self.classify(self.pooled(batch))
@@ -155,7 +151,7 @@ class Classification(Task[TextExample]):
             return
         if self.glue:
             raise UserError(f"`metric` is for tables of your own; {self.name} has those of GLUE.")
-        suitable = [name for name, metric in METRICS.items() if self._row_has in metric.labels]
+        suitable = [name for name, labels in METRICS.items() if self._row_has in labels]
         if self.metric not in suitable:
             raise UserError(
                 f"`metric` is {self.metric!r}; for rows with {self._row_has} it is one of "
@@ -523,7 +519,10 @@ def _id_column(rows: Sequence[TableRow], names: Iterable[str]) -> str | None:
     """Return the first column that is called an id, such as PhraseId, and has one for each row."""
     for name in names:
         is_id = re.fullmatch(r"(.*[\W_])?(?i:id)|.*[a-z]I[Dd]", name)
-        if is_id and name != "id" and len({str(row.values.get(name)) for row in rows}) == len(rows):
+        if not is_id or name == "id":
+            continue
+        ids = {str(row.values.get(name)) for row in rows}
+        if len(ids) == len(rows):
             return name
     return None
 

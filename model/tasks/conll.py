@@ -25,7 +25,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, dropwhile, takewhile
+from itertools import dropwhile, groupby, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,13 +37,11 @@ from ...pipeline.errors import UserError
 from .example_tables import (
     TableRow,
     UnusableRowError,
-    check_file,
     is_hub,
+    lines_of,
     notice_once,
-    open_text,
     read_rows,
     shown,
-    text_lines,
     usable,
 )
 from .tagged import Entity, Sentence, bio_tags
@@ -97,26 +95,22 @@ def read_conll(path: Path, labelled: bool, form: TagForm = ENTITY_TAGS) -> Itera
         for oddity, count in oddities.items():
             notice_once(f"{path}: {count:,} spans {oddity}.")
         return
-    check_file(path)
     if path.suffix.lower() == ".csv":
         raise UserError(f"{path} is a .csv file; give CoNLL columns, JSON Lines or Parquet.")
-    with open_text(path) as file:
-        lines = text_lines(file, str(path))
-        if path.suffix.lower() == ".conllu":
-            lines = _word_and_tag_lines(lines)
-        yield from _read_lines(lines, labelled, form)
+    lines = lines_of(path)
+    if path.suffix.lower() == ".conllu":
+        lines = _word_and_tag_lines(lines)
+    yield from _read_lines(lines, labelled, form)
 
 
 def has_columns(path: Path) -> bool:
     """Return whether the first sentence is words and their tags; a text has sentences instead."""
-    check_file(path)
-    with open_text(path) as file:
-        lines = dropwhile(_separates, text_lines(file, str(path)))
-        sentence = takewhile(lambda line: not _separates(line), lines)
-        try:
-            return any(_read_lines(sentence, True, ENTITY_TAGS))
-        except UserError:
-            return False
+    lines = dropwhile(_separates, lines_of(path))
+    sentence = takewhile(lambda line: not _separates(line), lines)
+    try:
+        return any(_read_lines(sentence, True, ENTITY_TAGS))
+    except UserError:
+        return False
 
 
 def _separates(line: tuple[str, str]) -> bool:
@@ -128,20 +122,26 @@ def _read_lines(
     lines: Iterable[tuple[str, str]], labelled: bool, form: TagForm
 ) -> Iterator[list[Sentence]]:
     document: list[Sentence] = []
-    rows: list[list[str]] = []
-    row_lines: list[str] = []
     has_marks = False
     num_columns = 0
-    # A blank line more, as the last sentence ends even if the file does not end in one.
-    for where, line in chain(lines, [("", "")]):
-        # Between tabs a word may contain spaces. Only spaces separate otherwise: other white space
-        # of Unicode, such as a no-break space, is part of a word.
-        if "\t" in line:
-            columns = line.rstrip(" ").split("\t")
-        else:
-            columns = re.split(" +", line.strip(" "))
-        is_mark = columns[0] == DOCUMENT_START
-        if line.strip() and not is_mark:
+    for is_between, group in groupby(lines, _separates):
+        if is_between:
+            is_mark = any(line.startswith(DOCUMENT_START) for _, line in group)
+            has_marks = has_marks or is_mark
+            if document and (is_mark or not has_marks):
+                yield document
+                document = []
+            continue
+        words: list[str] = []
+        tags: list[str] = []
+        sentence_lines: list[str] = []
+        for where, line in group:
+            # Between tabs a word may contain spaces. Only spaces separate otherwise: other white
+            # space of Unicode, such as a no-break space, is part of a word.
+            if "\t" in line:
+                columns = line.rstrip(" ").split("\t")
+            else:
+                columns = re.split(" +", line.strip(" "))
             num_columns = num_columns or len(columns)
             if len(columns) != num_columns:
                 raise UserError(
@@ -150,19 +150,11 @@ def _read_lines(
                 )
             if labelled:
                 form.check(columns[-1] if num_columns > 1 else "", where)
-            rows.append(columns)
-            row_lines.append(line)
-            continue
-        # The line is blank or a mark: the sentence ends here, and perhaps the document.
-        if rows:
-            words = tuple(columns[0] for columns in rows)
-            tags = tuple(columns[-1] for columns in rows) if labelled else None
-            document.append(Sentence(words, tags, tuple(row_lines)))
-            rows, row_lines = [], []
-        has_marks = has_marks or is_mark
-        if document and (is_mark or not has_marks):
-            yield document
-            document = []
+            words.append(columns[0])
+            tags.append(columns[-1])
+            sentence_lines.append(line)
+        given = tuple(tags) if labelled else None
+        document.append(Sentence(tuple(words), given, tuple(sentence_lines)))
     if document:
         yield document
 

@@ -6,7 +6,6 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from ...pipeline.encodings import read_sample, recoded, text_encoding
 from ...pipeline.errors import UserError
 from ...pipeline.parsing import csv_delimiter, describe_fault
+from ...pipeline.sources import hub
 from ..notices import print_notice
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
@@ -179,15 +179,15 @@ def is_hub(path: Path) -> bool:
     return str(path).startswith("hf:")
 
 
-@contextmanager
-def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Open a text file as UTF-8, which it must be, unless it has the mark of UTF-16 or UTF-32."""
+def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield (where, line) of a text file: of UTF-8, unless it has the mark of UTF-16 or UTF-32."""
+    check_file(path)
     with path.open("rb") as file:
         sample = read_sample(file)
         remedy = f"convert it: iconv -f {{guess}} -t UTF-8 {shlex.quote(path.name)}"
         encoding = text_encoding(sample, str(path), remedy=remedy)
         file.seek(0)
-        yield recoded(file, encoding, str(path))
+        yield from text_lines(recoded(file, encoding, str(path)), str(path))
 
 
 @cache  # a file is read several times: to find its form, and for each run
@@ -214,12 +214,9 @@ def text_lines(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _hub_rows(path: Path) -> Iterator[TableRow]:
-    # Imported late: it needs the `datasets` library.
-    from ...pipeline.sources.hub import open_set
-
     name, _, split = str(path).partition("#")
     place = f"{name}, split {split}" if split else name
-    rows = open_set(name, split or None).rows
+    rows = hub.open_set(name, split or None).rows
     # Lists of classes' numbers become names; single classes stay numbers, as tasks know them by
     # those too.
     names_by_column: dict[str, list[str]] = {}
@@ -260,36 +257,34 @@ def _delimited_rows(path: Path, headerless: Sequence[str]) -> Iterator[TableRow]
 
 def _fields(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield (where, fields) of each line of a TSV, and of each row of a CSV."""
-    with open_text(path) as file:
-        lines = text_lines(file, str(path))
-        if path.suffix.lower() == ".tsv":
-            for where, line in lines:
-                yield where, line.split("\t")
-            return
-        # The csv module refuses fields over 128 KiB by default; a document may be longer.
-        csv.field_size_limit(2**31 - 1)
-        _, header = next(lines, ("", ""))
-        rows = (f"{line}\n" for _, line in chain([("", header)], lines))
-        reader = csv.reader(rows, delimiter=csv_delimiter(header), strict=True)
-        try:
-            for fields in reader:
-                yield f"{path}, line {reader.line_num}", fields
-        except csv.Error as error:
-            raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
+    lines = lines_of(path)
+    if path.suffix.lower() == ".tsv":
+        for where, line in lines:
+            yield where, line.split("\t")
+        return
+    # The csv module refuses fields over 128 KiB by default; a document may be longer.
+    csv.field_size_limit(2**31 - 1)
+    _, header = next(lines, ("", ""))
+    rows = (f"{line}\n" for _, line in chain([("", header)], lines))
+    reader = csv.reader(rows, delimiter=csv_delimiter(header), strict=True)
+    try:
+        for fields in reader:
+            yield f"{path}, line {reader.line_num}", fields
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num} is not valid CSV: {error}.") from None
 
 
 def _json_rows(path: Path) -> Iterator[TableRow]:
-    with open_text(path) as file:
-        for where, line in text_lines(file, str(path)):
-            if not line.strip():
-                continue
-            try:
-                values = msgspec.json.decode(line, type=dict[str, Any])
-            except (ValueError, RecursionError) as error:
-                raise UserError(
-                    f"{where} is not a JSON object ({describe_fault(error)}); write one per line."
-                ) from None
-            yield TableRow(where, values)
+    for where, line in lines_of(path):
+        if not line.strip():
+            continue
+        try:
+            values = msgspec.json.decode(line, type=dict[str, Any])
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{where} is not a JSON object ({describe_fault(error)}); write one per line."
+            ) from None
+        yield TableRow(where, values)
 
 
 def _parquet_rows(path: Path) -> Iterator[TableRow]:

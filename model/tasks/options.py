@@ -3,7 +3,7 @@ the figures of each class.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -16,27 +16,22 @@ Size = Annotated[int, Meta(ge=1, le=MAX_TASK_SIZE)]
 """A number of tokens or units in a task's settings."""
 
 
-class Metric(NamedTuple):
-    """What is known of a metric besides its value, of which more is better."""
-
-    labels: tuple[str, ...]
-    """What each row of a user's own table has if the metric can be named for it."""
-    is_correlation: bool = False
-    """Whether answers by chance have 0, with a standard error of 1 / sqrt(N)."""
-
-
-METRICS = {
-    "accuracy": Metric(("a class",)),
-    "f1": Metric(()),  # of class 1 of two, which only GLUE says
-    "macro_f1": Metric(("a class", "classes")),  # the mean of the classes'
-    "micro_f1": Metric(("classes",)),  # of all decisions
-    "matthews": Metric(("a class",), is_correlation=True),
-    "pearson": Metric(("a score",), is_correlation=True),
-    "spearman": Metric(("a score",), is_correlation=True),
-    "r2": Metric(("a score",)),  # the share of the variance that is explained; below 0 if none is
-    "rmse": Metric(()),  # of which less is better
+METRICS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("a class",),
+    "f1": (),  # of class 1 of two, which only GLUE says
+    "macro_f1": ("a class", "classes"),  # the mean of the classes'
+    "micro_f1": ("classes",),  # of all decisions
+    "matthews": ("a class",),
+    "pearson": ("a score",),
+    "spearman": ("a score",),
+    "r2": ("a score",),  # the share of the variance that is explained; below 0 if none is
+    "rmse": (),  # of which less is better
 }
-"""What `metrics.measure` computes."""
+"""What `metrics.measure` computes; and what each row of a user's own table has if the metric can be
+named for it.
+"""
+CORRELATIONS = ("matthews", "pearson", "spearman")
+"""Metrics of which answers by chance have 0, with a standard error of 1 / sqrt(N)."""
 
 _OWN_DATA = "Your own data (classify)"
 

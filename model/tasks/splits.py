@@ -12,12 +12,12 @@ from typing import Any
 
 from ...pipeline.errors import UserError
 from ...pipeline.seeding import stable_hash
+from ...pipeline.sources import hub
 from ..checkpoint import files_digest
 from ..copies import local_copy
-from .catalogue import KINDS
+from .catalogue import GLUE, KINDS
 from .classify import Classification, classify_task
 from .example_tables import SUFFIXES, is_hub, shown
-from .glue import GLUE
 from .ner import ner_task, pos_task
 from .options import TaskOptions, check_task
 from .squad import squad_task
@@ -50,10 +50,7 @@ def find_splits(data: str | Path, suffixes: tuple[str, ...] = SUFFIXES) -> dict[
     if single:
         return {"train": [single]}
     if is_hub(path):
-        # Imported late: it needs the `datasets` library.
-        from ...pipeline.sources.hub import splits as hub_splits
-
-        names = hub_splits(str(data))
+        names = hub.splits(str(data))
         found = _by_split(map(Path, names))
         if not found:
             raise UserError(
@@ -91,10 +88,7 @@ def single_file(data: Path) -> Path | None:
     """Return `data` if it is one file, or one split of a data set of the Hub."""
     if not is_hub(data):
         return data if data.is_file() else None
-    # Imported late: it needs the `datasets` library.
-    from ...pipeline.sources.hub import named_split
-
-    split = named_split(str(data))
+    split = hub.named_split(str(data))
     return Path(f"{data}#{split}") if split else None
 
 
@@ -137,10 +131,9 @@ def hold_out(keys: Sequence[str], strata: Sequence[object], where: str) -> list[
     # A key with examples of several strata counts in the rarest, so that dev gets some of it.
     counts = Counter(strata)
     stratum_of_hash: dict[int, object] = {}
-    for value, stratum in zip(hashes, strata, strict=True):
-        rarest = stratum_of_hash.setdefault(value, stratum)
-        if counts[stratum] < counts[rarest]:
-            stratum_of_hash[value] = stratum
+    pairs = zip(hashes, strata, strict=True)
+    for value, stratum in sorted(pairs, key=lambda pair: counts[pair[1]]):
+        stratum_of_hash.setdefault(value, stratum)
     if len(stratum_of_hash) == 1:
         raise UserError(
             f"All examples in {where} share one text or group, so none can be held out; give a "
@@ -227,10 +220,7 @@ def _digest(files: Sequence[Path]) -> str:
     """Return a digest of files, or of what the Hub says of splits."""
     if not any(map(is_hub, files)):
         return files_digest(files)
-    # Imported late: it needs the `datasets` library.
-    from ...pipeline.sources.hub import open_set
-
-    digests = [open_set(*str(file).split("#", 1)).digest for file in files]
+    digests = [hub.open_set(*str(file).split("#", 1)).digest for file in files]
     return f"{stable_hash(*digests):016x}"
 
 

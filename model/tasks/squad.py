@@ -76,7 +76,8 @@ class SpanClassifier(TaskModel):
         logits_NL2 = outputs.float().masked_fill(is_padding_NL1, -np.inf)
         # A choice among L tokens, made twice. `cross_entropy` would take (N, L, 2), too, but on
         # CUDA it is deterministic for matrices only.
-        rows = logits_NL2.log_softmax(1).transpose(1, 2).flatten(0, 1)
+        shares_N2L = logits_NL2.log_softmax(1).transpose(1, 2)
+        rows = shares_N2L.flatten(0, 1)
         return F.nll_loss(rows, batch.target.flatten())
 
 
@@ -226,11 +227,11 @@ class Squad(Task[Question]):
             for example, example_windows in zip(examples, windows, strict=True)
         ]
 
-    def _answer(self, prediction: Prediction, tau: float) -> str:
+    def _answer(self, prediction: Prediction) -> str:
         """Return the answer's text, "" for none."""
         # Section 4.3 answers if best > null + tau, which is null - best < -tau. At equality the
         # official script answers too.
-        if self.version == "1.1" or prediction.null_odds <= -tau:
+        if self.version == "1.1" or prediction.null_odds <= -self.tau:
             return prediction.text
         return ""
 
@@ -253,7 +254,7 @@ class Squad(Task[Question]):
         """Return the official metrics in percent; of 2.0 at the task's tau, and the best."""
         golds = list(map(self.truth, examples))
         predictions = self._predictions(outputs, features, examples)
-        answers = [self._answer(prediction, self.tau) for prediction in predictions]
+        answers = [self._answer(prediction) for prediction in predictions]
         scores = squad_scores(answers, golds, self.version, self.metric)
         if self.version == "1.1":
             return scores
@@ -288,7 +289,7 @@ class Squad(Task[Question]):
         predictions = self._predictions(outputs, features, examples)
         answers = []
         for example, prediction in zip(examples, predictions, strict=True):
-            text = self._answer(prediction, self.tau)
+            text = self._answer(prediction)
             start = None
             if text:
                 start = prediction.spans[0].start

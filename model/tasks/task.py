@@ -107,6 +107,7 @@ class LinearHead(TaskModel):
 
     def __init__(self, config: EncoderConfig, num_outputs: int):
         super().__init__(config)
+        self.num_outputs = num_outputs
         self.head = self.encoder.task_head()
         if self.per_token:
             self.classifier = linear(config.hidden_size, num_outputs, config.classifier_sigma)

@@ -12,13 +12,12 @@ from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.model import load_finetuned, make_model
-from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.results import read_results
 from clozeworks.model.tasks.batches import Feature, make_batch
-from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.squad import SpanClassifier, Squad
 from clozeworks.model.tasks.task import LinearHead, Task

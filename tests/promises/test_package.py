@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_nothing_at_top_level_but_the_package(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"clozeworks"}
-    assert "clozeworks/model/tasks/glue.py" in names
+    assert "clozeworks/model/tasks/catalogue.py" in names
 
 
 def test_every_module_and_data_file_of_the_checkout_is_in_the_wheel(wheel: Path):

@@ -11,7 +11,7 @@ from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.setup import set_up
 from clozeworks.model.notices import print_notice
 from clozeworks.model.tasks.batches import num_cut
-from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tasks.ner import EntityRecognition
 from clozeworks.model.tasks.sentence_rows import SentenceExample
 from clozeworks.model.tasks.squad import Squad

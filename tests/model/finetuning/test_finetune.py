@@ -10,9 +10,8 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
-from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.finetuning.run import FinetuneWork
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file

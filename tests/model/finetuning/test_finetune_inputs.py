@@ -14,9 +14,8 @@ import torch
 from clozeworks.cli.main import main
 from clozeworks.cli.output import figure
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 from clozeworks.cli.evaluate import evaluate
-from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.model import find_model
-from clozeworks.model.finetuning.predict import predict, write_answers
+from clozeworks.model.finetuning.predict import evaluate_task, predict, write_answers
 from clozeworks.model.tasks.classify import Classification, TextExample
 from clozeworks.model.tasks.example_tables import read_rows
 from clozeworks.model.tasks.splits import make_task

@@ -26,7 +26,7 @@ from clozeworks.model.finetuning.run import (
 from clozeworks.model.finetuning.setup import FinetuneSetup
 from clozeworks.model.notices import StopRequest
 from clozeworks.model.tasks.batches import Feature, num_targets
-from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tasks.splits import TaskSplits
 from clozeworks.model.tasks.task import TaskModel
 from clozeworks.model.tokenizer import TokenRow

@@ -5,10 +5,10 @@ from typing import Any, cast
 import pytest
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.encoders.config import EncoderConfig
-from clozeworks.model.finetuning.card import task_card
+from clozeworks.model.finetuning.finetune import task_card
 from clozeworks.model.finetuning.results import FinetuneSummary
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tasks.classify import Classification
-from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.task import Task
 from huggingface_hub import ModelCard
 

@@ -12,14 +12,13 @@ import pytest
 import torch
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.tasks.batches import Feature, make_batch
-from clozeworks.model.tasks.catalogue import KINDS, read_task, restore_task
+from clozeworks.model.tasks.catalogue import GLUE, KINDS, read_task, restore_task
 from clozeworks.model.tasks.classify import (
     Classification,
     SequenceClassifier,
     TextExample,
     classify_task,
 )
-from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TASK_NAMES, TaskOptions, check_task
 from clozeworks.model.tokenizer import TextTokenizer, TokenRow
 from clozeworks.pipeline.errors import UserError

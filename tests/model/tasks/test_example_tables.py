@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tasks.classify import TextExample, classify_task
 from clozeworks.model.tasks.example_tables import read_rows
-from clozeworks.model.tasks.glue import GLUE
 from clozeworks.model.tasks.options import TaskOptions
 from clozeworks.model.tasks.splits import find_splits, single_file
 from clozeworks.pipeline.errors import UserError

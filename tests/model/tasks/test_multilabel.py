@@ -12,10 +12,9 @@ import torch
 import transformers
 from clozeworks.model.checkpoint import Checkpoint
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.finetuning.model import make_model
-from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.classify import Classification, classify_task

@@ -11,9 +11,8 @@ import torch
 import transformers
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.finetuning.config import FinetuneConfig
-from clozeworks.model.finetuning.evaluate import evaluate_task
 from clozeworks.model.finetuning.finetune import finetune
-from clozeworks.model.finetuning.predict import predict
+from clozeworks.model.finetuning.predict import evaluate_task, predict
 from clozeworks.model.tasks.batches import Feature, make_batch
 from clozeworks.model.tasks.catalogue import restore_task
 from clozeworks.model.tasks.squad import SpanClassifier, Squad
