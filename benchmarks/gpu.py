@@ -57,7 +57,7 @@ from clozeworks.model.pretraining.evaluate import sum_losses
 from clozeworks.model.pretraining.plan import COMPILE_S
 from clozeworks.model.pretraining.setup import loss_of as pretrain_loss
 from clozeworks.model.tasks.batches import Feature, TaskBatch, make_batch
-from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import device as devices
 from clozeworks.model.training.graphs import Inference, make_graphs, make_inference, widths_of
@@ -280,8 +280,7 @@ def batches_of(case: Case, rows: SomeRows, num: int) -> tuple[list[list[Pretrain
         if packs:
             batches = pack_batches(part, len(part), LENGTH, case.objective)
         else:
-            options: Any = {"multiple": 8, "always_mask": True} if ON_GPU else {}
-            batches = make_batches(part, len(part), case.objective, **options)
+            batches = make_batches(part, len(part), case.objective, for_gpu=ON_GPU)
         counts = torch.tensor([part.num_masked.sum(), len(part)], dtype=torch.float32)
         batches = [batch._replace(counts=counts) for batch in batches]
         updates.append([batch.pin() if ON_GPU else batch for batch in batches])

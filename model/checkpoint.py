@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from ..pipeline.config import check
 from ..pipeline.errors import UserError
 from ..pipeline.parsing import parse_json
 from ..pipeline.seeding import stable_hash
@@ -38,7 +39,6 @@ OLD_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
 TASK = "task.json"
 """The settings of the task that a model is fine-tuned for."""
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 
 class _ShardIndex(msgspec.Struct):
@@ -71,7 +71,8 @@ def _weight_files(folder: Path) -> list[Path]:
     if index_path.is_file():
         index = parse_json(index_path.read_bytes(), _ShardIndex, index_path)
         # Only what lies beside the index, whatever it says.
-        shards = [folder / Path(name).name for name in sorted(set(index.weight_map.values()))]
+        names = sorted(set(index.weight_map.values()))
+        shards = [folder / Path(name).name for name in names]
         for shard in shards:
             if not shard.is_file():
                 raise UserError(f"{shard} is missing, which {SHARDS} names.")
@@ -104,7 +105,7 @@ class Checkpoint:
                     f"{directory} is not a model directory: {CONFIG} is missing{advice}."
                 )
             advice = ""
-            if HUB_NAME.fullmatch(str(directory)):
+            if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", str(directory), re.ASCII):
                 advice = (
                     " If it is a model on the Hugging Face Hub, download it: "
                     f"hf download {directory} --local-dir {directory}"
@@ -115,23 +116,20 @@ class Checkpoint:
         files = _weight_files(folder)
         # A damaged shape is found before anything of its size is allocated: a parameter takes a
         # byte or more.
-        if notice := unusual_class(str(folder)):
-            print_notice(f"{notice}.")
         if files and shape.num_parameters() > sum(file.stat().st_size for file in files):
             names = ", ".join(file.name for file in files)
             raise UserError(
                 f"{path} describes a larger model than {names} holds; use files of one checkpoint."
             )
-        return cls(str(directory), folder, shape)
-
-    def report_unfinished(self) -> None:
-        """Print that the model is one of a pre-training that goes on, if it is."""
+        if notice := unusual_class(str(folder)):
+            print_notice(f"{notice}.")
         # As in `training.run`, which imports this module.
-        if (self.folder / "run.json").is_file() and not (self.folder / "summary.json").is_file():
+        if (folder / "run.json").is_file() and not (folder / "summary.json").is_file():
             print_notice(
-                f"The run in {self.name} is not finished: this is the model of its last "
+                f"The run in {directory} is not finished: this is the model of its last "
                 "checkpoint. Rerun its command to resume it."
             )
+        return cls(str(directory), folder, shape)
 
     def digest(self) -> str:
         """Return the digest of the weights, the configuration and the tokenizer."""
@@ -152,11 +150,8 @@ class Checkpoint:
         tokenizer = TextTokenizer(self.name)
         self._check_vocabulary(tokenizer.vocab_size)
         num_positions = self.shape.num_positions
-        if max_length > num_positions:
-            raise UserError(
-                f"`max_length` is {max_length}, but the model in {self.name} has {num_positions} "
-                "positions; lower it."
-            )
+        must = f"the model in {self.name} has {num_positions} positions; lower it"
+        check(max_length <= num_positions, "max_length", max_length, must)
         return tokenizer
 
     def _check_vocabulary(self, vocab_size: int) -> None:
@@ -224,8 +219,7 @@ class Checkpoint:
         missing: list[str] = []
         for name, target in model.state_dict().items():
             if name not in weights:
-                # "\0" begins no name: without `new`, nothing may be missing.
-                if not name.startswith(new or "\0"):
+                if not name.startswith(new):
                     raise UserError(
                         f"The checkpoint {self.name} lacks {name}; it is a checkpoint of another "
                         "kind of model."
@@ -269,24 +263,19 @@ def read_model(directory: str | Path) -> PretrainModel:
     return Checkpoint.open(directory).pretrain_model()
 
 
-def save_model(
-    directory: str | Path,
-    weights: Mapping[str, Tensor],
-    config: Mapping[str, Any],
-    tokenizer: Mapping[str, bytes],
-) -> None:
-    """Write a model directory into a folder that nothing reads yet; see `ModelFiles`."""
-    directory = Path(directory)
+def save_model(directory: Path, model: ModelFiles) -> None:
+    """Write a model directory into a folder that nothing reads yet."""
     directory.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
-    for name, weight in weights.items():
+    for name, weight in model.weights.items():
         # safetensors refuses views with gaps, such as a transposed weight.
         tensors[name] = weight.detach().cpu().contiguous()
     # transformers refuses a file that does not say which library wrote it.
-    (directory / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
-    config_text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    content = save(tensors, metadata={"format": "pt"})
+    (directory / WEIGHTS).write_bytes(content)
+    config_text = json.dumps(model.config, indent=2, sort_keys=True) + "\n"
     (directory / CONFIG).write_text(config_text, encoding="utf-8")
-    for name, content in tokenizer.items():
+    for name, content in model.tokenizer.items():
         (directory / name).write_bytes(content)
 
 

@@ -42,9 +42,6 @@ EVALUATION_ROWS = 4000
 """An evaluation during training reads the first rows of the validation split, which is shuffled."""
 
 
-# Options that several commands have.
-
-
 def device_option(purpose: str) -> Any:
     """Declare the field ``device``, of a command that needs one to ``train on``, for example."""
     return option("auto", DEVICE_HELP.format(purpose), group="Hardware", identity=False)
@@ -240,13 +237,13 @@ class PretrainConfig:
         check_license(self.license)
         check_ranges(self)
         if self.checkpoint is None:
-            moves = self.vocabulary_from == "instances"
-            check(not moves, "vocabulary_from", self.vocabulary_from, "needs `checkpoint`")
+            keeps = self.vocabulary_from == "checkpoint"
+            self._check(keeps, "vocabulary_from", "needs `checkpoint`")
         else:
             # Its weights would not fit into another shape.
             for name in SHAPE_OPTIONS:
-                value = getattr(self, name)
-                check(value is None, name, value, "`checkpoint` sets the shape; leave it out")
+                is_left_out = getattr(self, name) is None
+                self._check(is_left_out, name, "`checkpoint` sets the shape; leave it out")
         budget = [name for name in ("steps", "tokens", "hours") if getattr(self, name) is not None]
         if len(budget) > 1:
             both = f"`{budget[0]}` and `{budget[1]}` are both given"
@@ -254,18 +251,19 @@ class PretrainConfig:
         if self.warmup_steps is not None:
             # The number of steps that any other budget allows is known only with the instances.
             possible = self.warmup_steps <= (self.steps or math.inf)
-            must = f"must be at most `steps` ({self.steps})"
-            check(possible, "warmup_steps", self.warmup_steps, must)
+            self._check(possible, "warmup_steps", f"must be at most `steps` ({self.steps})")
             must = "with `hours` the warm-up is a tenth of the time; leave it out"
-            check(self.hours is None, "warmup_steps", self.warmup_steps, must)
-        share = self.decay_share
-        is_used = share == PretrainConfig.decay_share or self.schedule == "constant-with-decay"
+            self._check(self.hours is None, "warmup_steps", must)
+        is_used = self.is_constant or self.decay_share == PretrainConfig.decay_share
         must = "it has no effect without `schedule` constant-with-decay"
-        check(is_used, "decay_share", share, must)
+        self._check(is_used, "decay_share", must)
         if self.phase_shares is not None:
             is_whole = math.isclose(sum(self.phase_shares), 1, abs_tol=1e-3)  # 0.333 three times
-            check(is_whole, "phase_shares", self.phase_shares, "must add up to 1")
+            self._check(is_whole, "phase_shares", "must add up to 1")
         self._check_masking()
+
+    def _check(self, holds: bool, name: str, must: str) -> None:
+        check(holds, name, getattr(self, name), must)
 
     @property
     def size(self) -> ModelSize:
@@ -288,22 +286,21 @@ class PretrainConfig:
     def _check_masking(self) -> None:
         given = [name for name in ("mask_split", "mask_rate") if getattr(self, name) is not None]
         for name in given:
-            must = "it has no effect with `dynamic_masking` none"
-            check(self.dynamic_masking != "none", name, getattr(self, name), must)
+            draws = self.dynamic_masking != "none"
+            self._check(draws, name, "it has no effect with `dynamic_masking` none")
         if self.dynamic_masking not in (None, "none"):
             given.append("dynamic_masking")
         for name in given:
-            must = "`objective` ltr uses no masks; drop it"
-            check(self.objective != "ltr", name, getattr(self, name), must)
+            self._check(self.objective != "ltr", name, "`objective` ltr uses no masks; drop it")
         if self.mask_split is not None:
             check_mask_split(self.mask_split)
         if self.mask_rate is not None:
             rates = self.mask_rates or [()]
             fits = all(len(phase_rates) in (1, 2) for phase_rates in rates)
-            must = "must be one number, or two; with / between phases"
-            check(fits, "mask_rate", self.mask_rate, must)
+            self._check(fits, "mask_rate", "must be one number, or two; with / between phases")
+            is_known = rates[0][1:] == () or self.hours is None
             must = "with `hours` the number of steps is unknown; give one number"
-            check(rates[0][1:] == () or self.hours is None, "mask_rate", self.mask_rate, must)
+            self._check(is_known, "mask_rate", must)
 
 
 def check_license(license: str | None) -> None:

@@ -45,8 +45,6 @@ GROUPS = ("field", "linguistics_term", "phenomenon")
 """Columns by which accuracy is reported, where a file has them; BLiMP has the first two."""
 PARADIGM = "UID"
 """BLiMP's column; without it each file is a paradigm, of MultiBLiMP each kind of agreement."""
-SENTENCES_AT_ONCE = (1000, 10_000)
-"""On a CPU, and on a GPU."""
 
 
 def evaluate_minimal_pairs(
@@ -54,6 +52,7 @@ def evaluate_minimal_pairs(
     data: str | Path,
     device: str = "auto",
     progress: ProgressCallback | None = None,
+    sentences_at_once: int | None = None,
 ) -> dict[str, Any]:
     """Return the `accuracy` over ``all`` pairs, and of each value of each column of `GROUPS`; and
     the means over the paradigms with their 95% intervals (``mean_accuracy``, ``mean_token_alone``).
@@ -66,13 +65,12 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise UserError(f"{data} has no pairs.")
     checkpoint = Checkpoint.open(run)
-    checkpoint.report_unfinished()
     target = find_device(device)
     model = checkpoint.pretrain_model(masked_words_alone=True).eval().to(target)
     vocabulary = checkpoint.vocabulary()
     sentences = [sentence for good, bad, _ in pairs for sentence in (good, bad)]
     scores_2N = np.zeros((2, len(sentences)))
-    num_at_once = SENTENCES_AT_ONCE[target.type == "cuda"]
+    num_at_once = sentences_at_once or (10_000 if target.type == "cuda" else 1000)
     for first in range(0, len(sentences), num_at_once):
         some = sentences[first : first + num_at_once]
         scores_2N[:, first : first + len(some)] = sentence_scores(model, vocabulary, some)
@@ -111,7 +109,8 @@ def accuracy(differences_2N: np.ndarray) -> dict[str, float]:
     alone, and with those to its right in its word.
     """
     token_alone_N, whole_word_N = differences_2N
-    num_right, num_pairs = int((whole_word_N > 0).sum()), len(whole_word_N)
+    num_pairs = len(whole_word_N)
+    num_right = int((whole_word_N > 0).sum())
     low, high = wilson_interval(num_right, num_pairs)
     return {
         "pairs": num_pairs,
@@ -216,11 +215,13 @@ def sentence_scores(
             ids_RL = np.stack([np.frombuffer(row, np.int64) for row, _ in rows])
             predictions = [prediction for _, its in rows for prediction in its]
             kinds, numbers, positions, token_ids = np.array(predictions).T
-            row_numbers = np.repeat(np.arange(len(rows)), [len(its) for _, its in rows])
+            predictions_of_row = [len(its) for _, its in rows]
+            row_numbers = np.repeat(np.arange(len(rows)), predictions_of_row)
             index = torch.from_numpy(row_numbers * length + positions)
             hidden_RLD = model.encoder(torch.from_numpy(ids_RL).to(device))
             logits_MV = model.mlm_logits(hidden_RLD, index.to(device))
             token_ids_M1 = torch.from_numpy(token_ids).to(device)[:, None]
             chosen_M1 = logits_MV.float().log_softmax(-1).gather(1, token_ids_M1)
-            np.add.at(scores_2N, (kinds, numbers), chosen_M1.squeeze(1).cpu().numpy())
+            chosen_M = chosen_M1.squeeze(1).cpu().numpy()
+            np.add.at(scores_2N, (kinds, numbers), chosen_M)
     return scores_2N

@@ -12,20 +12,12 @@ def print_notice(line: str) -> None:
         logging.getLogger("clozeworks").warning("%s", line)
 
 
-class StopRequest:
+class StopRequest(threading.Event):
     """Lets another thread end a training early: an update is finished first, and all is saved."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
 
     def request(self) -> None:
         """Ask the training to stop; may be called from any thread."""
-        self._event.set()
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether the training has been asked to stop."""
-        return self._event.is_set()
+        self.set()
 
     def __enter__(self) -> Self:
         return self

@@ -107,22 +107,18 @@ class TextTokenizer:
         #     [CLS] A [SEP]              2 special tokens
         #     [CLS] A [SEP] B [SEP]      3 special tokens, or more in some models
         vocabulary = self.vocabulary
-        num_tokens = len(tokens_a)
         if tokens_b is None:
             segment_a = tokens_a[: max_length - 2]
             ids = [vocabulary.cls_id, *segment_a, vocabulary.sep_id]
-            segment_b_start = len(ids)
-            num_left = len(segment_a)
-        else:
-            num_tokens += len(tokens_b)
-            room = max_length - self.num_pair_specials
-            length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), room)
-            between = [vocabulary.ids[token] for token in vocabulary.specials.between]
-            segment_a = [vocabulary.cls_id, *tokens_a[:length_a], *between]
-            ids = [*segment_a, *tokens_b[:length_b], vocabulary.sep_id]
-            segment_b_start = len(segment_a)
-            num_left = length_a + length_b
-        return TokenRow(np.array(ids, dtype=np.int32), segment_b_start, num_tokens - num_left)
+            num_cut = len(tokens_a) - len(segment_a)
+            return TokenRow(np.array(ids, dtype=np.int32), len(ids), num_cut)
+        room = max_length - self.num_pair_specials
+        length_a, length_b = cut_lengths(len(tokens_a), len(tokens_b), room)
+        between = [vocabulary.ids[token] for token in vocabulary.specials.between]
+        segment_a = [vocabulary.cls_id, *tokens_a[:length_a], *between]
+        ids = [*segment_a, *tokens_b[:length_b], vocabulary.sep_id]
+        num_cut = len(tokens_a) - length_a + len(tokens_b) - length_b
+        return TokenRow(np.array(ids, dtype=np.int32), len(segment_a), num_cut)
 
 
 def cut_lengths(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
@@ -160,7 +156,9 @@ def with_settings(directory: str, settings: Mapping[str, Any]) -> dict[str, byte
     name = "tokenizer_config.json"
     advice = "Rebuild the instances with `overwrite`."
     config = parse_json(files.get(name, b""), dict[str, Any], f"{directory}/{name}", advice)
-    return {**files, name: (json.dumps(config | dict(settings), indent=2) + "\n").encode()}
+    config.update(settings)
+    files[name] = _indented(config)
+    return files
 
 
 def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
@@ -180,8 +178,13 @@ def tokenizer_files(directory: str | Path) -> dict[str, bytes]:
     files.pop("special_tokens_map.json", None)
     if named:
         named |= _settings(files, "tokenizer_config.json", directory)
-        files["tokenizer_config.json"] = (json.dumps(named, indent=2) + "\n").encode()
+        files["tokenizer_config.json"] = _indented(named)
     return files
+
+
+def _indented(settings: Mapping[str, Any]) -> bytes:
+    text = json.dumps(settings, indent=2)
+    return f"{text}\n".encode()
 
 
 def _settings(files: Mapping[str, bytes], name: str, directory: str | Path) -> dict[str, Any]:

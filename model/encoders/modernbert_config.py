@@ -127,7 +127,9 @@ class ModernBertConfig(EncoderConfig):
     def classifier_rate(self) -> float:
         return self.classifier_dropout
 
-    span_rate = classifier_rate
+    @property
+    def span_rate(self) -> float:
+        return self.classifier_dropout
 
     def is_global(self, layer: int) -> bool:
         """Return whether the layer with this index attends to whole rows."""

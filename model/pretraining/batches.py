@@ -30,18 +30,19 @@ def make_batches(
     rows: Rows,
     batch_size: int,
     objective: str = "mlm+nsp",
-    multiple: int = 1,
     *,
-    always_mask: bool = False,
+    for_gpu: bool = False,
 ) -> list[PretrainBatch]:
     """Return `rows` in batches of at most `batch_size`, sorted by length so that there is little
     padding.
 
-    Rows are padded to a multiple of `multiple` tokens. `objective` is an option of
-    `PretrainConfig`: only ``mlm+nsp`` has next-sentence labels; ``ltr`` restores the masked tokens
-    and predicts each token but the first from those before. Packed rows are taken apart: a batch
-    then has as many sequences of similar length as make `batch_size` of the longest rows. With
-    `always_mask`, batches without padding have a mask too: a compiled model then needs one graph.
+    `objective` is an option of `PretrainConfig`: only ``mlm+nsp`` has next-sentence labels; ``ltr``
+    restores the masked tokens and predicts each token but the first from those before. Packed rows
+    are taken apart: a batch then has as many sequences of similar length as make `batch_size` of
+    the longest rows.
+
+    On a GPU rows are padded to a multiple of 8 tokens, which tensor cores want, and batches without
+    padding have a mask too: a compiled model then needs one graph.
     """
     longest = int(rows.lengths.max(initial=1))
     are_packed = rows.sequence_starts is not None
@@ -56,7 +57,7 @@ def make_batches(
         if are_packed:
             num_rows = max(1, batch_size * longest // int(rows.lengths[longest_first[first]]))
         some_rows = select(rows, longest_first[first : first + num_rows])
-        batches.append(_pad_batch(some_rows, objective, multiple, always_mask=always_mask))
+        batches.append(_pad_batch(some_rows, objective, for_gpu=for_gpu))
         first += num_rows
     return batches
 
@@ -73,7 +74,6 @@ def pack_batches(
     # Few shapes, each of which is a graph of its own: tokens are padded in steps of a 32nd of the
     # largest batch, predictions of a 128th.
     token_step = TOKEN_BLOCK * divide_up(batch_size * max_length, 32 * TOKEN_BLOCK)
-    prediction_step = token_step * PREDICTION_BLOCK // TOKEN_BLOCK
     # Padding tokens are rows too: attention leaves the output of tokens outside of all rows
     # undefined. There are at most two steps of them.
     most_padding_rows = divide_up(2 * token_step, max_length)
@@ -87,18 +87,12 @@ def pack_batches(
             batch_rows = sequences(batch_rows)
             num_sequences = len(batch_rows) + most_padding_rows
             num_rows = SEQUENCE_BLOCK * divide_up(num_sequences, SEQUENCE_BLOCK)
-        steps = (token_step, prediction_step)
-        batches.append(_pack_batch(batch_rows, max_length, num_rows, objective, *steps))
+        batches.append(_pack_batch(batch_rows, max_length, num_rows, objective, token_step))
     return batches
 
 
 def _pack_batch(
-    rows: Rows,
-    max_length: int,
-    num_rows: int,
-    objective: str,
-    token_step: int,
-    prediction_step: int,
+    rows: Rows, max_length: int, num_rows: int, objective: str, token_step: int
 ) -> PretrainBatch:
     """Lay rows one after the other."""
     # With blocks of 8 tokens and rows of up to 4, rows of 4, 3 and 4 tokens become:
@@ -129,6 +123,7 @@ def _pack_batch(
         labels[: len(rows)] = rows.next_sentence_label
         label_B = torch.from_numpy(labels)
 
+    prediction_step = token_step * PREDICTION_BLOCK // TOKEN_BLOCK
     # Padding among the predictions points to the first token, and is ignored by its label.
     masked_index = _padded(predicted_M, prediction_step)
     masked_ids = _padded(labels_M, prediction_step, IGNORED)
@@ -174,14 +169,16 @@ def _blocks(values: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(values).view(-1, size)
 
 
-def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) -> PretrainBatch:
+def _pad_batch(rows: Rows, objective: str, *, for_gpu: bool) -> PretrainBatch:
     """Make a padded batch; the encoder computes its real tokens alone, `token_index_T`."""
     # Rows of 4, 2 and 2 tokens:
     #
     #     mask_BL    1 1 1 1        index_T    0 1 2 3  4 5  8 9
     #                1 1 0 0
     #                1 1 0 0
-    width = divide_up(int(rows.lengths.max(initial=1)), multiple) * multiple
+    width = int(rows.lengths.max(initial=1))
+    if for_gpu:
+        width = 8 * divide_up(width, 8)
     column_L = np.arange(width)
     mask_BL = column_L < rows.lengths[:, None]
     index_T = np.flatnonzero(mask_BL)
@@ -192,7 +189,7 @@ def _pad_batch(rows: Rows, objective: str, multiple: int, *, always_mask: bool) 
     # Without padding, attention needs no mask, and the encoder need not leave tokens out.
     attention_mask_BL = None
     encoded_index_T = None
-    if always_mask or not mask_BL.all():
+    if for_gpu or not mask_BL.all():
         attention_mask_BL = torch.from_numpy(mask_BL)
         encoded_index_T = torch.from_numpy(index_T)
     label_B = None
@@ -270,6 +267,7 @@ def _values_and_gradient(
 ) -> Tensor:
     qkv_TE = qkv_TE.clone().requires_grad_()
     values_TD = layout.attend(qkv_TE, num_heads, 0.0, window)
-    loss = values_TD.float().square().sum()
-    (gradient_TE,) = torch.autograd.grad(loss, qkv_TE)
-    return torch.cat([values_TD.detach(), gradient_TE], 1).float()
+    squares_TD = values_TD.float().square()
+    (gradient_TE,) = torch.autograd.grad(squares_TD.sum(), qkv_TE)
+    both = torch.cat([values_TD.detach(), gradient_TE], 1)
+    return both.float()

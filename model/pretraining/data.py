@@ -98,18 +98,11 @@ class InstanceDirectory:
         """Whether rows are sentence pairs with a next-sentence label."""
         return self.manifest.config.pairing != "none"
 
-    def other_split(self, split: str) -> "InstanceDirectory":
-        """Open another split of the same directory; raises as `open_instances` does."""
-        return _open_split(self.path, self.manifest, split)
-
 
 def open_instances(path: str, split: str = "train") -> InstanceDirectory:
     """Read the manifest and the footers of the shards of `split` in a local or remote folder."""
     path = str(path).rstrip("/")
-    return _open_split(path, read_manifest(path, InstancesManifest), split)
-
-
-def _open_split(path: str, manifest: InstancesManifest, split: str) -> InstanceDirectory:
+    manifest = read_manifest(path, InstancesManifest)
     splits = sorted({shard.split for shard in manifest.shards})
     if split not in splits:
         raise UserError(f"{path} has no split {split}, only {' and '.join(splits)}.")
@@ -143,12 +136,6 @@ def _row_groups(path: str, shard: InstancesShard, wanted: Sequence[str]) -> list
     for name in wanted:
         if name not in columns:
             raise UserError(f"{path}/{shard.name} has no column {name!r}; {REBUILD}.")
-    num_rows = sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
-    if not footer.num_rows == num_rows == shard.rows:
-        raise UserError(
-            f"{path}/{shard.name} has {num_rows:,} rows, but manifest.json records "
-            f"{shard.rows:,}; {REBUILD}."
-        )
     ids_column = columns.index("input_ids")
     groups = []
     first_row = 0
@@ -164,6 +151,11 @@ def _row_groups(path: str, shard: InstancesShard, wanted: Sequence[str]) -> list
         )
         groups.append(row_group)
         first_row += group.num_rows
+    if not footer.num_rows == first_row == shard.rows:
+        raise UserError(
+            f"{path}/{shard.name} has {first_row:,} rows, but manifest.json records "
+            f"{shard.rows:,}; {REBUILD}."
+        )
     return groups
 
 

@@ -8,6 +8,7 @@ Shapes: B rows, L tokens of a row, T tokens of all rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import IterableDataset, get_worker_info
 
+from ...pipeline.config import check
 from ...pipeline.errors import UserError
 from ...pipeline.instances.rows import Rows, select, sequences
 from ...pipeline.ragged import places
@@ -55,12 +58,9 @@ class InstanceDataset(IterableDataset[dict[str, Any]]):
         rank: int = 0,
         num_ranks: int = 1,
     ) -> None:
-        if batch_size < 1:
-            raise UserError(f"`batch_size` is {batch_size}, but must be at least 1.")
-        if not 0 <= rank < num_ranks:
-            raise UserError(
-                f"`rank` is {rank}, but must be at least 0 and less than `num_ranks` ({num_ranks})."
-            )
+        check(batch_size >= 1, "batch_size", batch_size, "must be at least 1")
+        must = f"must be at least 0 and less than `num_ranks` ({num_ranks})"
+        check(0 <= rank < num_ranks, "rank", rank, must)
         self.directory = open_instances(str(path), split)
         self.batch_size = batch_size
         self.rank = rank
@@ -160,8 +160,11 @@ def _split_rows(rows: Rows, *, has_pairs: bool) -> list[dict[str, Any]]:
     if rows.sequence_starts is not None:
         columns["position_ids"] = places(sequences(rows).lengths)
     lengths = rows.lengths.tolist()
-    pieces = [torch.from_numpy(values_T).split(lengths) for values_T in columns.values()]
-    split_rows = [dict(zip(columns, values, strict=True)) for values in zip(*pieces, strict=True)]
+    split_rows: list[dict[str, Any]] = [{} for _ in lengths]
+    for name, values_T in columns.items():
+        pieces = torch.from_numpy(values_T).split(lengths)
+        for row, piece in zip(split_rows, pieces, strict=True):
+            row[name] = piece
     if has_pairs:
         for row, label in zip(split_rows, rows.next_sentence_label.tolist(), strict=True):
             row["next_sentence_label"] = label
@@ -186,45 +189,39 @@ def collate(
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     if flatten:
         return _flat_arguments(columns)
-    # From the lengths, not from the ids: token 0 is [PAD] by convention alone.
-    lengths_B = torch.tensor([ids.numel() for ids in columns["input_ids"]])
-    column_L = torch.arange(int(lengths_B.max()))
-    mask_BL = column_L < lengths_B[:, None]
-
-    def padded(name: str, padding: int = 0) -> Tensor:
-        values_BL = torch.full(mask_BL.shape, padding)
-        return values_BL.masked_scatter_(mask_BL, torch.cat(columns[name]))
-
+    padded = partial(pad_sequence, batch_first=True)
     arguments: dict[str, Any] = {
-        "input_ids": padded("input_ids"),
-        "labels": padded("labels", IGNORED),
+        "input_ids": padded(columns["input_ids"]),
+        "labels": padded(columns["labels"], padding_value=IGNORED),
     }
     if "position_ids" in columns:
-        return arguments | _packed_arguments(columns["position_ids"], column_L, local_attention)
-    arguments["attention_mask"] = mask_BL.long()
+        return arguments | _packed_arguments(padded(columns["position_ids"]), local_attention)
+    # Not from the ids: token 0 is [PAD] by convention alone.
+    arguments["attention_mask"] = padded([torch.ones_like(ids) for ids in columns["input_ids"]])
     if "next_sentence_label" in columns:
-        arguments["token_type_ids"] = padded("token_type_ids")
+        arguments["token_type_ids"] = padded(columns["token_type_ids"])
         arguments["next_sentence_label"] = torch.tensor(columns["next_sentence_label"])
     return arguments
 
 
-def _packed_arguments(
-    positions: list[Tensor], column_L: Tensor, local_attention: int | None
-) -> dict[str, Any]:
-    # A row of two documents and padding, and what its tokens see. Padding is a document of its own:
-    # attention to nothing at all is not a number.
+def _packed_arguments(position_BL: Tensor, local_attention: int | None) -> dict[str, Any]:
+    # A row of two documents and padding, and what its tokens see. Each token of padding is a
+    # document of its own: attention to nothing at all is not a number.
     #
-    #     position_BL    0  1  0  1  2  0  1          x x . . . . .
-    #     document_BL    1  1  2  2  2  3  3          x x . . . . .
+    #     position_BL    0  1  0  1  2  0  0          x x . . . . .
+    #     document_BL    1  1  2  2  2  3  4          x x . . . . .
     #                                                 . . x x x . .
-    padded = [torch.cat([row, column_L[: len(column_L) - len(row)]]) for row in positions]
-    position_BL = torch.stack(padded)
     document_BL = (position_BL == 0).cumsum(1)
     same_document = document_BL[:, None, :, None] == document_BL[:, None, None, :]
     if local_attention is None:
         return {"position_ids": position_BL, "attention_mask": same_document}
-    is_near_LL = (column_L[:, None] - column_L).abs() <= local_attention // 2
-    masks = {"full_attention": same_document, "sliding_attention": same_document & is_near_LL}
+    column_L = torch.arange(position_BL.shape[1])
+    distance_LL = column_L[:, None] - column_L
+    is_near_LL = distance_LL.abs() <= local_attention // 2
+    masks = {
+        "full_attention": same_document,
+        "sliding_attention": same_document & is_near_LL,
+    }
     return {"position_ids": position_BL, "attention_mask": masks}
 
 

@@ -39,7 +39,6 @@ def evaluate(
     directory = open_instances(instances, split)
     # Before the weights are read, which takes longer.
     checkpoint = Checkpoint.open(run)
-    checkpoint.report_unfinished()
     config = checkpoint.shape
     num_positions = config.num_positions
     if directory.max_length > num_positions:
@@ -86,9 +85,7 @@ def evaluation_batches(
 ) -> list[PretrainBatch]:
     """Return all rows in batches of about `num_tokens` tokens and at most `max_rows` rows."""
     num_rows = max(1, num_tokens // int(rows.lengths.max(initial=1)))
-    if max_rows is not None:
-        num_rows = min(num_rows, max_rows)
-    return make_batches(rows, num_rows, objective)
+    return make_batches(rows, min(num_rows, max_rows or num_rows), objective)
 
 
 def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str, float]:
@@ -96,7 +93,8 @@ def text_measures(rows: Rows, vocabulary: Vocabulary, ranks: Ranks) -> dict[str,
     losses of different vocabularies compare by the character.
     """
     own_counts = np.bincount(rows.unmasked_ids(), minlength=len(vocabulary))
-    counts = ranks.sum(torch.from_numpy(own_counts).to(ranks.device)).cpu().numpy()
+    on_device = torch.from_numpy(own_counts).to(ranks.device)
+    counts = ranks.sum(on_device).cpu().numpy()
     counts[~vocabulary.is_ordinary] = 0
     num_words = int(counts[~vocabulary.continues].sum())
     lengths = np.array([len(text) for text in vocabulary.texts])
@@ -113,14 +111,17 @@ def baseline(batches: Sequence[PretrainBatch]) -> dict[str, float]:
     They are the frequencies of the tokens that are to be predicted (a unigram model fitted to these
     very rows) and of the labels. Few rows flatter them, as there are few different tokens.
     """
-    token_ids = [batch.masked_ids.flatten() for batch in batches]
-    labels = [batch.next_sentence_label_B for batch in batches]
+    answers_by_task: dict[str, list[torch.Tensor]] = {"mlm": [], "nsp": []}
+    for batch in batches:
+        answers_by_task["mlm"].append(batch.masked_ids.flatten())
+        if batch.next_sentence_label_B is not None:
+            answers_by_task["nsp"].append(batch.next_sentence_label_B)
     values: dict[str, float] = {}
-    for name, parts in (("mlm", token_ids), ("nsp", [part for part in labels if part is not None])):
-        answers = torch.cat(parts) if parts else torch.empty(0)
-        counts = answers[answers != IGNORED].unique(return_counts=True)[1]
-        if not len(counts):
+    for name, parts in answers_by_task.items():
+        if not parts:
             continue
+        answers = torch.cat(parts)
+        _, counts = answers[answers != IGNORED].unique(return_counts=True)
         shares = counts.double() / counts.sum()
         values[f"{name}_loss"] = -float(shares @ shares.log())  # the mean surprise, in nats
         values[f"{name}_accuracy"] = float(shares.max())

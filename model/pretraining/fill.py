@@ -23,19 +23,15 @@ class Guess(NamedTuple):
     probability: float
 
 
-def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
-    """Return the `top` likeliest tokens, best first, for each [MASK] in `text`, in order."""
-    return next(fill_all(run, [text], top))
-
-
 def fill_all(run: str | Path, texts: Iterable[str], top: int = 5) -> Iterator[list[list[Guess]]]:
-    """Yield what `fill` returns for each text; the model is read once."""
+    """Yield the `top` likeliest tokens, best first, for each [MASK] in a text, in order, for each
+    of the texts; the model is read once.
+    """
     checkpoint = Checkpoint.open(run)
     if (checkpoint.folder / TASK).is_file():
         raise UserError(
             f"{run} is a fine-tuned model, without the masked-LM head: use `clozeworks predict`."
         )
-    checkpoint.report_unfinished()
     model = checkpoint.pretrain_model(masked_words_alone=True).eval()
     vocabulary = checkpoint.vocabulary()
     for text in texts:
@@ -57,18 +53,14 @@ def _fill_one(
             f"The text has {ids.shape[1]} tokens, but the model reads at most "
             f"{model.config.num_positions}; shorten it."
         )
-    predicted_from_M = masked_M
-    if model.config.is_decoder:
-        # A left-to-right model predicts a token from the one before; the first mask follows [CLS].
-        predicted_from_M = masked_M - 1
+    # A left-to-right model predicts a token from the one before; the first mask follows [CLS].
+    predicted_from_M = masked_M - int(model.config.is_decoder)
     with torch.no_grad():
         logits_MV = model.mlm_logits(model.encoder(ids), predicted_from_M)
     best = logits_MV.softmax(-1).topk(min(top, model.config.vocab_size))
     guesses_by_mask = []
     for token_ids, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True):
-        guesses = []
-        for token_id, probability in zip(token_ids, probabilities, strict=True):
-            # A model may have more embeddings than the vocabulary has tokens.
-            guesses.append(Guess(vocabulary.shown(token_id), probability))
-        guesses_by_mask.append(guesses)
+        # "" for embeddings beyond the vocabulary, which a model may have.
+        tokens = map(vocabulary.shown, token_ids)
+        guesses_by_mask.append(list(map(Guess, tokens, probabilities)))
     return guesses_by_mask

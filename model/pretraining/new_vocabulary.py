@@ -20,7 +20,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 from ...pipeline.vocabulary.tokenize import faults_reported
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..encoders.catalogue import make_pretrain_model
-from ..encoders.config import EncoderConfig
 from ..encoders.heads import PretrainModel
 from ..notices import print_notice
 
@@ -29,7 +28,8 @@ def move_to_vocabulary(model: PretrainModel, old: Vocabulary, new: Vocabulary) -
     """Return a model with the vocabulary `new`, but the other weights of `model` with `old`."""
     pieces_by_token = old_pieces(old, new)
     represents_text = torch.from_numpy(old.is_ordinary.nonzero()[0])
-    shape = replace(model.config, **shape_fields(model.config, new))
+    fields = model.config.vocabulary_fields(len(new), new.pad_id, new.cls_id, new.sep_id)
+    shape = replace(model.config, **fields)
     weights = model.weights_for(shape)
     for name in model.vocabulary_weights:
         before = weights[name]
@@ -46,15 +46,6 @@ def move_to_vocabulary(model: PretrainModel, old: Vocabulary, new: Vocabulary) -
         f"a token's old pieces, {num_unknown:,} over all tokens."
     )
     return moved
-
-
-def shape_fields(
-    shape: EncoderConfig | type[EncoderConfig], vocabulary: Vocabulary
-) -> dict[str, Any]:
-    """Return the fields of a shape of this kind that depend on the vocabulary."""
-    return shape.vocabulary_fields(
-        len(vocabulary), vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id
-    )
 
 
 def old_pieces(old: Vocabulary, new: Vocabulary) -> list[list[int]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...pipeline.config import identity_fields
+from ...pipeline.config import check, identity_fields
 from ...pipeline.errors import UserError
 from ...pipeline.vocabulary.vocabulary import Vocabulary
 from ..checkpoint import Checkpoint
@@ -21,7 +21,6 @@ from ..encoders.config import PAPERS_WIDTH, EncoderConfig
 from ..tokenizer import with_settings
 from .data import InstanceDirectory, open_instances
 from .evaluate import check_vocabulary_fits
-from .new_vocabulary import shape_fields
 from .schedule import Schedule, make_schedule, phase_shares
 from .sequence import Masks, RowSequence
 
@@ -139,26 +138,18 @@ def model_defaults(config: PretrainConfig, checkpoint: Checkpoint | None) -> dic
     """Return the options that the kind of encoder decides."""
     kind = _kind(config, checkpoint)
     size = config.size
-    if config.architecture not in (None, kind.model_type):
-        raise UserError(
-            f"`architecture` is {config.architecture}, but the model in {config.checkpoint} is "
-            f"a {kind.title}; leave it out."
-        )
-    if size not in kind.sizes:
-        raise UserError(
-            f"`model` is {size}, which is a size of a ModernBERT; use `architecture` "
-            "modernbert, or another size."
-        )
+    fits = config.architecture in (None, kind.model_type)
+    must = f"the model in {config.checkpoint} is a {kind.title}; leave it out"
+    check(fits, "architecture", config.architecture, must)
+    must = "that is a size of a ModernBERT; use `architecture` modernbert, or another size"
+    check(size in kind.sizes, "model", size, must)
     objective = config.objective or kind.objectives[0]
     if config.objective is None and checkpoint and checkpoint.shape.is_decoder:
         objective = "ltr"
         replace(config, objective=objective)  # refuses options that do not go with it
-    if objective not in kind.objectives:
-        possible = " or ".join(kind.objectives)
-        raise UserError(
-            f"`objective` is {objective}, but a {kind.title} is pre-trained on {possible}; leave "
-            "it out."
-        )
+    possible = " or ".join(kind.objectives)
+    must = f"a {kind.title} is pre-trained on {possible}; leave it out"
+    check(objective in kind.objectives, "objective", objective, must)
     dropout = config.dropout
     if dropout is None:
         dropout = kind.default_dropout
@@ -210,11 +201,9 @@ def _open_directories(
     for directory in directories:
         _check_same_vocabulary(directory, directories[0])
         # The default is tolerated: a first try on a few documents should train, not fail.
-        if batch_size > max(directory.num_rows, PretrainConfig.batch_size):
-            raise UserError(
-                f"`batch_size` is {batch_size}, but {directory.path} has {directory.num_rows} "
-                "rows; lower it."
-            )
+        most = max(directory.num_rows, PretrainConfig.batch_size)
+        must = f"{directory.path} has {directory.num_rows} rows; lower it"
+        check(batch_size <= most, "batch_size", batch_size, must)
         if objective == "mlm+nsp" and not directory.has_pairs:
             raise UserError(
                 f"{directory.path} was built with `pairing` none: it has no next sentences; use "
@@ -278,7 +267,8 @@ def _make_shape(
 ) -> EncoderConfig:
     kind = _kind(config, checkpoint)
     longest = max(directory.max_length for directory in directories)
-    vocabulary = shape_fields(kind, directories[0].vocabulary)
+    tokens = directories[0].vocabulary
+    vocabulary = kind.vocabulary_fields(len(tokens), tokens.pad_id, tokens.cls_id, tokens.sep_id)
     decided = run_fields(config, kind)
     if checkpoint is None:
         return kind.named(
@@ -320,5 +310,6 @@ def _masks(
     assert schedule.num_steps is not None, "checked by the config"
     start, end = (0, *schedule.phase_ends, schedule.num_steps)[phase : phase + 2]
     if not is_by_phase:  # they are the run's first and last
-        phase_rates = tuple(np.interp((start, end), (0, schedule.num_steps), phase_rates).tolist())
+        at_ends = np.interp((start, end), (0, schedule.num_steps), phase_rates)
+        phase_rates = tuple(at_ends.tolist())
     return Masks(vocabulary, how, phase_rates, 1 / ((end - start) * config.batch_size))

@@ -4,9 +4,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...pipeline.config import check
 from ...pipeline.errors import UserError
 from ..config import PretrainConfig
-from ..training.optim import default_warmup, learning_rate
+from ..training.optim import learning_rate
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,9 @@ def make_schedule(config: PretrainConfig, mean_lengths: list[float]) -> Schedule
     assert num_steps is not None, "see `plan.instance_defaults`"
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
-        warmup_steps = default_warmup(num_steps)
-    if warmup_steps > num_steps:
-        raise UserError(
-            f"`warmup_steps` is {warmup_steps}, but the budget allows only {num_steps} steps; "
-            "lower it."
-        )
+        warmup_steps = min(10_000, num_steps // 10)  # the paper's for its 1,000,000 steps
+    must = f"the budget allows only {num_steps} steps; lower it"
+    check(warmup_steps <= num_steps, "warmup_steps", warmup_steps, must)
     return Schedule(
         config.learning_rate,
         num_steps,

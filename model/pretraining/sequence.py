@@ -180,10 +180,12 @@ class RowSequence:
         # Seeded by where the rows are, not by the batch: masks do not depend on the batch size, on
         # the number of ranks, or on where a run was interrupted.
         rng = rng_for(self.seed, "masks", epoch, block, number)
-        block_start = epoch * self.directory.num_rows + int(self._block_offsets(epoch)[block])
-        position = block_start + first
-        mask_rates = self.masks.rates_at(position + np.arange(len(chosen)))
-        return mask_anew(chosen, self.masks.vocabulary, self.masks.config, rng, mask_rates)
+        epoch_start = epoch * self.directory.num_rows
+        block_start = epoch_start + int(self._block_offsets(epoch)[block])
+        positions = block_start + first + np.arange(len(chosen))
+        masks = self.masks
+        mask_rates = masks.rates_at(positions)
+        return mask_anew(chosen, masks.vocabulary, masks.config, rng, mask_rates)
 
     def _piece_rows(self, epoch: int, block: int, first: int, stop: int) -> Rows:
         if self.masks is None:

@@ -31,7 +31,7 @@ from ..training.ranks import Ranks
 from ..training.run import OPTIMIZER, STATE, read_state
 from ..training.update import Loss, Updater, make_updater
 from .batches import make_batches, pack_batches, packs_rows
-from .data import InstanceDirectory, read_split
+from .data import InstanceDirectory, open_instances, read_split
 from .evaluate import NUM_SUMS, batch_sums, evaluation_batches
 from .new_vocabulary import move_to_vocabulary
 from .plan import PretrainPlan, run_fields
@@ -95,7 +95,6 @@ class GlobalBatch(NamedTuple):
     """The rows of one update: this rank's micro-batches, and counts over all ranks."""
 
     batches: list[PretrainBatch]
-    num_rows: int
     lengths: np.ndarray
     """Tokens in each row, or in each document of packed rows: what attention sees at once."""
     num_predicted: int
@@ -150,7 +149,6 @@ class PretrainSetup:
             batches = [batch.pin() for batch in batches]
         return GlobalBatch(
             batches=batches,
-            num_rows=len(rows),
             lengths=separated.lengths,
             num_predicted=num_predicted,
             num_padded=num_padded_here * ranks.num_ranks,
@@ -179,9 +177,7 @@ class PretrainSetup:
         num_rows = self.rows_at_once(sequence)
         if self.packs:
             return pack_batches(rows, num_rows, sequence.directory.max_length, objective)
-        on_gpu = self.ranks.device.type == "cuda"
-        multiple = 8 if on_gpu else 1  # tensor cores want dimensions that are multiples of 8
-        return make_batches(rows, num_rows, objective, multiple, always_mask=on_gpu)
+        return make_batches(rows, num_rows, objective, for_gpu=self.ranks.device.type == "cuda")
 
 
 def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) -> PretrainSetup:
@@ -194,10 +190,11 @@ def set_up(plan: PretrainPlan, ranks: Ranks, num_rows: int = EVALUATION_ROWS) ->
         own = np.arange(ranks.rank, min(len(rows), num_rows), ranks.num_ranks)
         return select(rows, own)
 
+    paths = [directory.path for directory in plan.directories]
     return PretrainSetup(
         plan=plan,
         ranks=ranks,
-        validation=[own_part(part.other_split("validation")) for part in plan.directories],
+        validation=[own_part(open_instances(path, "validation")) for path in paths],
         also=own_part(plan.also) if plan.also else None,
         dtype=dtype,
         packs=packs_rows(plan.shape, ranks.device, dtype),

@@ -95,12 +95,13 @@ class PretrainWork(Work):
         return self.plan.schedule.learning_rate(self.state.step, self.state.seconds)
 
     def count(self, batch: GlobalBatch) -> None:
+        num_rows = self.plan.config.batch_size
         num_tokens = int(batch.lengths.sum())
         self.state.step += 1
-        self.state.num_rows += batch.num_rows
+        self.state.num_rows += num_rows
         self.state.num_tokens += num_tokens
         self.clock.count(
-            num_rows=batch.num_rows,
+            num_rows=num_rows,
             num_tokens=num_tokens,
             num_padded=batch.num_padded,
             flops=update_flops(self.model.config, batch.lengths, batch.num_predicted),

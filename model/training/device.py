@@ -19,6 +19,7 @@ import torch.fx.experimental._config as fx_config
 from torch import Tensor
 from torch.utils._triton import has_triton
 
+from ...pipeline.config import check
 from ...pipeline.errors import RunError, UserError
 from ...pipeline.memory import trim_heap
 from ..config import Device
@@ -71,8 +72,8 @@ def find_device(name: str) -> torch.device:
     if name == "cpu":
         return torch.device("cpu")
     if name in UNTESTED:
-        if not getattr(torch, name).is_available():
-            raise UserError(f"`device` is {name}, but PyTorch finds no such GPU here.")
+        is_there = getattr(torch, name).is_available()
+        check(is_there, "device", name, "PyTorch finds no such GPU here")
         return torch.device(name)
     with warnings.catch_warnings():
         # PyTorch's own about an old driver; ours says what to do.

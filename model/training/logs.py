@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -65,8 +66,8 @@ class RunLog:
     def _open(self, name: str, columns: Sequence[str], last_step: int) -> "csv.DictWriter[str]":
         path = self._directory / name
         rows = [row for row in read_log(path) if int(row["step"]) <= last_step]
-        if rows:  # with the columns that were added
-            columns = tuple(dict.fromkeys((*columns, *rows[0])))
+        # With the columns that were added.
+        columns = tuple(dict.fromkeys(chain(columns, *rows[:1])))
         # Rewritten under another name, so that a kill in the middle loses no line.
         partial = path.with_suffix(".partial")
         # Buffered by line, so that each line can be read at once.
@@ -89,8 +90,8 @@ class RunLog:
 
     def add_columns(self, names: Iterable[str]) -> None:
         """Add columns to ``metrics.csv``, empty in earlier rows."""
-        columns = tuple(dict.fromkeys((*self._metrics.fieldnames, *names)))
-        if columns != tuple(self._metrics.fieldnames):
+        columns = [*self._metrics.fieldnames, *names]
+        if len(set(columns)) > len(self._metrics.fieldnames):
             self._files["metrics.csv"].close()
             self._metrics = self._open("metrics.csv", columns, sys.maxsize)
 
@@ -222,13 +223,10 @@ class Clock:
     def totals(self) -> dict[str, float]:
         """Return seconds, steps, tokens per second, and seconds of evaluation since the start."""
         seconds = self.seconds()
-        tokens_per_second = 0.0
-        if seconds:
-            tokens_per_second = self.num_tokens / seconds
         return {
             "seconds": seconds,
             "steps": self.num_steps,
-            "tokens_per_second": tokens_per_second,
+            "tokens_per_second": self.num_tokens / seconds,
             "evaluation_s": self.evaluation_s,
         }
 

@@ -88,7 +88,7 @@ def train(work: Work) -> bool:
                         work.step,
                         batch.batches,
                         work.rate(),
-                        stop_asked=work.stop.is_requested,
+                        stop_asked=work.stop.is_set(),
                         seconds=work.clock.elapsed(),
                     )
                 work.count(batch)

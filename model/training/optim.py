@@ -108,8 +108,3 @@ def learning_rate(
     if step <= decay_start:
         return peak
     return peak * (1 - math.sqrt((step - decay_start) / decay_steps))
-
-
-def default_warmup(num_steps: int) -> int:
-    """Return a tenth of the steps, at most 10,000: the paper's number for 1,000,000 steps."""
-    return min(10_000, num_steps // 10)

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.rendezvous import rendezvous
 
+from ...pipeline.config import check
 from ...pipeline.errors import RunError, UserError
 from .device import UNTESTED, find_device
 
@@ -106,10 +107,8 @@ def join_ranks(device_name: str, batch_size: int) -> Iterator[Ranks]:
     """Join the processes that torchrun started, or run alone; each needs a row of a batch."""
     device = find_device(device_name)
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if batch_size < num_ranks:
-        raise UserError(
-            f"`batch_size` is {batch_size}, but {num_ranks} processes need at least one row each."
-        )
+    must = f"{num_ranks} processes need at least one row each"
+    check(batch_size >= num_ranks, "batch_size", batch_size, must)
     num_tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "RANK" not in os.environ and num_tasks > 1:
         raise UserError(

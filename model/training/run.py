@@ -104,14 +104,8 @@ def read_summary(output: Path, kind: type[T]) -> T | None:
     return parse_json(path.read_bytes(), kind, path, "Delete it and rerun; the run resumes.")
 
 
-def latest_checkpoint(output: Path) -> Path | None:
-    """Return the newest complete checkpoint of a run."""
-    checkpoints = _checkpoints(output)
-    return checkpoints[-1] if checkpoints else None
-
-
-def _checkpoints(output: Path) -> list[Path]:
-    """Return the checkpoints of a run, the oldest first."""
+def checkpoints_of(output: Path) -> list[Path]:
+    """Return the complete checkpoints of a run, the oldest first."""
     # Other names are of checkpoints that a kill left unfinished.
     paths = (output / CHECKPOINTS).glob("step-*")
     return sorted(
@@ -128,7 +122,7 @@ def agree_on_run(
     Raises `UserError` unless all ranks see the same files, which several machines without a shared
     disk do not; `start` is the model that a new run begins with, if it is not a random one.
     """
-    latest = latest_checkpoint(output)
+    latest = next(reversed(checkpoints_of(output)), None)
     if ranks.num_ranks == 1:
         return latest
     claim = output / RUN
@@ -158,7 +152,7 @@ def save_checkpoint(
     """Write a checkpoint, complete or not at all, delete those before, and return its folder."""
     name = f"{CHECKPOINTS}/step-{step:07d}"
     with OutputDirectory(str(output)).write_folder(name) as folder:
-        save_model(folder, *model)
+        save_model(folder, model)
         _save_optimizer(optimizer, folder)
         digests = {"sha256": _digests(folder), "digest": _digest_of_state(state)}
         recorded = {**state, **digests}
@@ -170,7 +164,7 @@ def save_checkpoint(
 
 def delete_checkpoints(output: Path, *, keep: int = 0) -> None:
     """Delete the checkpoints of a run but `keep` of the newest; the best model stays."""
-    checkpoints = _checkpoints(output)
+    checkpoints = checkpoints_of(output)
     for checkpoint in checkpoints[: len(checkpoints) - keep]:
         shutil.rmtree(checkpoint)
 
@@ -241,7 +235,7 @@ def link_files(names: Iterable[str], source: Path, output: Path) -> None:
 def save_best(output: Path, model: ModelFiles, metrics: Mapping[str, float]) -> None:
     """Replace ``checkpoints/best`` by `model`, with its validation `metrics` beside it."""
     with OutputDirectory(str(output)).write_folder(BEST) as folder:
-        save_model(folder, *model)
+        save_model(folder, model)
         write_json(folder / "metrics.json", metrics)
 
 
@@ -250,7 +244,7 @@ def save_archive(
 ) -> None:
     """Write `model` to ``archive/step-N``, with an `optimizer` for another run to continue from."""
     with OutputDirectory(str(output)).write_folder(f"archive/step-{step}") as folder:
-        save_model(folder, *model)
+        save_model(folder, model)
         if optimizer is not None:
             _save_optimizer(optimizer, folder)
 

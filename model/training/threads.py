@@ -57,10 +57,8 @@ def kept_threads() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def prefetch(
-    make: Callable[[int], T], items: Iterable[int], depth: int = 4
-) -> Generator[T, None, None]:
-    """Yield ``make(item)`` for each of `items`, computed in a thread up to `depth` items ahead."""
+def prefetch(make: Callable[[int], T], items: Iterable[int]) -> Generator[T, None, None]:
+    """Yield ``make(item)`` for each of `items`, computed in a thread up to four items ahead."""
     pending: deque[Future[T]] = deque()
     # One thread: a `RowSequence` caches the block it reads, which threads would take from each
     # other. NumPy and Parquet do their work without the interpreter's lock, beside training.
@@ -68,7 +66,7 @@ def prefetch(
     try:
         for item in items:
             pending.append(pool.submit(make, item))
-            if len(pending) > depth:
+            if len(pending) > 4:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

@@ -317,7 +317,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z{]")
 OTHER_PROGRAMS = {
     "pipeline/execution/beam.py",  # passes options on to Apache Beam
     "model/checkpoint.py",  # hf download … --local-dir
-    "model/finetuning/card.py",  # the command line in a model's card
+    "model/finetuning/finetune.py",  # the command line in a model's card
 }
 
 

@@ -9,7 +9,8 @@ import torch
 import transformers
 from click.testing import CliRunner
 from clozeworks.cli.main import commands
-from clozeworks.model.pretraining.fill import fill
+
+from tests.fixtures.checkpoint_fixture import fill
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "examples" / "model"

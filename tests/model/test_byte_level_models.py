@@ -12,7 +12,6 @@ from clozeworks.model.config import PretrainConfig
 from clozeworks.model.features.config import FeaturesConfig
 from clozeworks.model.features.features import extract_features
 from clozeworks.model.pretraining.evaluate import evaluate
-from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.new_vocabulary import old_pieces
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.tokenizer import TextTokenizer
@@ -23,6 +22,7 @@ from clozeworks.pipeline.vocabulary.normalization import Normalization
 from clozeworks.pipeline.vocabulary.vocabulary import Vocabulary
 
 from tests.fixtures.byte_level_fixture import write_published_tokenizer
+from tests.fixtures.checkpoint_fixture import fill
 from tests.fixtures.documents_fixture import TRAIN, VALIDATION, write_documents
 
 TEXTS = ["The ant and the bear met.", "They didn't speak: 10 an hour.", "Then the ant left."]

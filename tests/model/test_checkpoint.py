@@ -35,7 +35,10 @@ def model() -> BertForPreTraining:
 
 @pytest.fixture
 def saved(model, tmp_path):
-    save_model(tmp_path / "model", model.state_dict(), CONFIG.to_hf(), {"vocab.txt": b"[PAD]\n"})
+    save_model(
+        tmp_path / "model",
+        ModelFiles(model.state_dict(), CONFIG.to_hf(), {"vocab.txt": b"[PAD]\n"}),
+    )
     return tmp_path / "model"
 
 
@@ -223,8 +226,8 @@ def test_the_latest_checkpoint_alone_is_kept_and_is_the_run_itself(model, tmp_pa
             model.cls.predictions.bias.fill_(step)
         save(tmp_path, model, step)
         assert len(list((tmp_path / "checkpoints").iterdir())) == 1
-    latest = run.latest_checkpoint(tmp_path)
-    assert latest is not None and latest.name == "step-10000000"
+    (latest,) = run.checkpoints_of(tmp_path)
+    assert latest.name == "step-10000000"
     optimizer, state = run.read_state(latest, PretrainState)
     assert (optimizer, state.step) == ({"rate": 10_000_000}, 10_000_000)
     assert same(read_model(tmp_path), model)
@@ -270,8 +273,8 @@ def test_a_full_disk_leaves_the_last_checkpoint(model, tmp_path, capfd, save_aga
 def test_a_half_written_checkpoint_is_not_seen_and_a_damaged_one_named(model, tmp_path):
     save(tmp_path, model, 1)
     (tmp_path / ".work" / "tmp" / "checkpoints-step-0000002.0").mkdir(parents=True)
-    latest = run.latest_checkpoint(tmp_path)
-    assert latest is not None and latest.name == "step-0000001"
+    (latest,) = run.checkpoints_of(tmp_path)
+    assert latest.name == "step-0000001"
     (latest / "training_state" / "optimizer.pt").write_bytes(b"PK")
     with pytest.raises(UserError, match=r"optimizer\.pt is damaged: .*\. Delete .*step-0000001 to"):
         run.read_state(latest, PretrainState)

@@ -16,13 +16,12 @@ from clozeworks.model.minimal_pairs import (
     read_minimal_pairs,
     sentence_scores,
 )
-from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline.errors import UserError
 from scipy.stats import binomtest, norm, sem
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM
 
-from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.checkpoint_fixture import fill, make_checkpoint
 
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "minimal_pairs.jsonl"
 MULTIBLIMP = SAMPLE.with_name("multiblimp")
@@ -95,12 +94,11 @@ def test_a_sentence_that_is_too_long_is_refused(run):
         scores(run, ["the film was " + "very " * 67])
 
 
-def test_accuracy_is_that_of_the_scores_by_group(speller, monkeypatch):
+def test_accuracy_is_that_of_the_scores_by_group(speller):
     pairs = list(read_minimal_pairs(SAMPLE))
     alone_good, good = scores(speller, [good for good, _, _ in pairs])
     alone_bad, bad = scores(speller, [bad for _, bad, _ in pairs])
-    monkeypatch.setattr("clozeworks.model.minimal_pairs.SENTENCES_AT_ONCE", (100, 100))
-    measured = evaluate_minimal_pairs(speller, SAMPLE, "cpu")
+    measured = evaluate_minimal_pairs(speller, SAMPLE, "cpu", sentences_at_once=100)
     assert measured["all"]["pairs"] == len(pairs) == 120
     assert measured["all"]["accuracy"] == np.mean(good > bad)
     assert measured["all"]["token_alone"] == np.mean(alone_good >= alone_bad)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from clozeworks.model.checkpoint import Checkpoint, save_model
+from clozeworks.model.checkpoint import Checkpoint, ModelFiles, save_model
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.bert_config import ModelConfig
 from clozeworks.model.torch_file import TorchFileError, read_torch_file
@@ -182,7 +182,7 @@ def test_a_compressed_file_is_refused(tmp_path):
 
 def test_only_the_tensors_that_the_model_asks_for_are_looked_at(tmp_path):
     model = BertForPreTraining(CONFIG)
-    save_model(tmp_path, model.state_dict(), CONFIG.to_hf(), {})
+    save_model(tmp_path, ModelFiles(model.state_dict(), CONFIG.to_hf(), {}))
     (tmp_path / "model.safetensors").unlink()
     bad = torch.full((3,), torch.nan)
     torch.save({**model.state_dict(), "unused": bad}, tmp_path / "pytorch_model.bin")

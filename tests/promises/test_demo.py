@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline.manifests import DocumentsManifest, InstancesManifest
 from clozeworks.pipeline.storage.state import read_manifest
+
+from tests.fixtures.checkpoint_fixture import fill
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "demo"

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from clozeworks.cli.main import commands
-from clozeworks.model.pretraining.fill import fill
 from clozeworks.pipeline import storage
 from clozeworks.pipeline.config import BuildConfig, IngestConfig, RunOptions, VocabConfig
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.execution.runner import check_runner
 
+from tests.fixtures.checkpoint_fixture import fill
 from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.object_stores import object_store, write
 from tests.fixtures.process_fixture import CLI, stop, wait_until

@@ -57,6 +57,6 @@ def test_left_to_right_predicts_each_token_from_those_before(sequence):
     assert sorted(flat[batch.token_index_T].tolist()) == sorted(rows.unmasked_ids().tolist())
 
 
-def test_padding_to_a_multiple(sequence):
-    for batch in make_batches(sequence.rows(0, 40), 10, multiple=8):
+def test_rows_are_padded_to_a_multiple_of_8_on_a_gpu(sequence):
+    for batch in make_batches(sequence.rows(0, 40), 10, for_gpu=True):
         assert batch.input_ids.shape[1] % 8 == 0

@@ -7,7 +7,7 @@ import pytest
 from clozeworks.model.card import shown
 from clozeworks.model.config import PretrainConfig
 from clozeworks.model.encoders.bert_config import ModelConfig
-from clozeworks.model.pretraining.card import model_card
+from clozeworks.model.pretraining.pretrain import model_card
 from clozeworks.model.pretraining.setup import Summary
 from huggingface_hub import ModelCard
 

@@ -14,15 +14,15 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
-from clozeworks.model.checkpoint import read_model, save_model
+from clozeworks.model.checkpoint import ModelFiles, read_model, save_model
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.pretraining.evaluate import evaluate
-from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.tokenizer import tokenizer_files
 from clozeworks.pipeline.errors import RunError, UserError
 from clozeworks.pipeline.vocabulary.files import read_vocabulary
 
+from tests.fixtures.checkpoint_fixture import fill
 from tests.fixtures.instances_fixture import write_instances
 from tests.fixtures.manifest_fixture import editable
 from tests.fixtures.parity_fixture import SMALL_BERT
@@ -42,7 +42,7 @@ def run(instances, tmp_path_factory):
         for parameter in model.parameters():
             parameter.mul_(3)
     path = tmp_path_factory.mktemp("run")
-    save_model(path, model.state_dict(), config.to_hf(), tokenizer_files(instances))
+    save_model(path, ModelFiles(model.state_dict(), config.to_hf(), tokenizer_files(instances)))
     return path
 
 

@@ -16,7 +16,6 @@ from clozeworks.model.features.features import Extractor
 from clozeworks.model.finetuning.config import FinetuneConfig
 from clozeworks.model.finetuning.finetune import finetune
 from clozeworks.model.pretraining.evaluate import evaluate
-from clozeworks.model.pretraining.fill import fill
 from clozeworks.model.pretraining.plan import make_plan
 from clozeworks.model.pretraining.pretrain import pretrain
 from clozeworks.model.pretraining.setup import initial_model
@@ -24,7 +23,7 @@ from clozeworks.model.training.optim import make_optimizer
 from clozeworks.pipeline.errors import UserError
 from safetensors.torch import load_file, save_file
 
-from tests.fixtures.checkpoint_fixture import make_checkpoint
+from tests.fixtures.checkpoint_fixture import fill, make_checkpoint
 from tests.fixtures.finetune_fixture import write_reviews
 
 OPTIONS: dict[str, Any] = {"steps": 6, "batch_size": 12, "learning_rate": 2e-3}

@@ -25,6 +25,11 @@ def test_steps_are_those_given_or_as_many_as_hold_the_tokens():
     assert number_of_steps(options(hours=2), [100.0]) is None
 
 
+def test_the_warm_up_is_a_tenth_of_the_steps_and_at_most_the_papers():
+    for steps, expected in ((1_000_000, 10_000), (300, 30), (5, 0)):
+        assert make_schedule(options(steps=steps), [100.0]).warmup_steps == expected
+
+
 def test_a_warm_up_longer_than_the_budget_is_named():
     with pytest.raises(UserError, match="`warmup_steps` is 900, but the budget allows only 5"):
         number_of_steps(options(tokens=5000, batch_size=10, warmup_steps=900), [100.0])

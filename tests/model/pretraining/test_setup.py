@@ -45,7 +45,7 @@ def test_the_default_rate_goes_by_the_width_of_a_new_encoder(options, rate):
 
 
 def test_a_bert_has_no_size_of_ettin():
-    with pytest.raises(UserError, match="`model` is ettin-17m, which is a size of a ModernBERT"):
+    with pytest.raises(UserError, match="`model` is ettin-17m, but that is a size of a ModernBERT"):
         model_defaults(PretrainConfig(model="ettin-17m"), None)
 
 

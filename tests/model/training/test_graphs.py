@@ -15,7 +15,7 @@ from clozeworks.model.encoders.heads import IGNORED
 from clozeworks.model.finetuning.model import infer
 from clozeworks.model.finetuning.run import micro_batches
 from clozeworks.model.tasks.batches import Feature, filled
-from clozeworks.model.tasks.glue import GLUE
+from clozeworks.model.tasks.catalogue import GLUE
 from clozeworks.model.tokenizer import TokenRow
 from clozeworks.model.training import graphs as graphs_module
 from clozeworks.model.training.graphs import Graphs, Inference, Recorder

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from clozeworks.model.training.optim import (
-    default_warmup,
     learning_rate,
     make_optimizer,
     set_learning_rate,
@@ -97,7 +96,6 @@ def test_learning_rate_rises_and_falls_along_lines_from_step_0():
         [0.6, 0.5, 0.1, 0]
     )
     assert learning_rate(0, 2.0, 0, 10) == 2.0
-    assert [default_warmup(steps) for steps in (1_000_000, 300, 5)] == [10_000, 30, 0]
 
 
 def test_a_constant_rate_falls_by_the_square_root_at_the_end():
