@@ -33,6 +33,7 @@ MODULES = {
     "audit": "audit",
     "show": "show",
     "pretrain": "pretrain",
+    "merge": "use_model",
     "evaluate": "evaluate",
     "fill": "use_model",
     "finetune": "finetune",

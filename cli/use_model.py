@@ -1,4 +1,4 @@
-"""Define the commands that use a trained model: ``fill``, ``predict``, ``features``, ``export``."""
+"""Define the commands that use a trained model: ``fill``, ``predict``, ``merge`` and so on."""
 
 import json
 import os
@@ -132,6 +132,27 @@ def features(
     num_bytes = storage.find_files(output)[output]
     rows.append(("size", byte_size(num_bytes)))
     return CommandSummary("features", output, rows)
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.argument("instances", type=click.Path())
+@click.option("--last", type=click.IntRange(2), required=True, help="Number of models to merge.")
+@path_option("--output", "FOLDER", "For the merged model.")
+@device_option
+def merge(run: str, instances: str, last: int, output: str, device: str) -> CommandSummary:
+    """Write the mean of the last models that `pretrain --archive-every` kept in RUN.
+
+    After a constant rate it does what a decay would (--schedule constant-with-decay --decay-share
+    0). The losses on the held-out rows of INSTANCES, of the last of them and of the mean, are
+    printed.
+    """
+    from ..model.merge import merge as run_merge
+
+    measured = run_merge(run, instances, last, output, device)
+    losses = {name: f"{metrics['loss']:.3f}" for name, metrics in measured.items()}
+    rows = [("loss, last model alone", losses["last"]), ("loss, mean", losses["mean"])]
+    return CommandSummary("merge", output, rows)
 
 
 @click.command()

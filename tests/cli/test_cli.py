@@ -22,8 +22,8 @@ from tests.fixtures.process_fixture import TIME_LIMIT_S
 
 COMMANDS = commands.commands
 NAMES = (
-    *("corpus", "ingest", "vocab", "words", "build", "audit", "show", "pretrain", "evaluate"),
-    *("fill", "finetune", "predict", "features", "results", "export", "run"),
+    *("corpus", "ingest", "vocab", "words", "build", "audit", "show", "pretrain", "merge"),
+    *("evaluate", "fill", "finetune", "predict", "features", "results", "export", "run"),
 )
 GROUPED = ("ingest", "vocab", "build", "pretrain", "finetune", "features")
 
