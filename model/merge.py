@@ -15,6 +15,7 @@ from ..pipeline.storage.directory import WORK, OutputDirectory, locked
 from .card import model_name, read_languages, render_card
 from .checkpoint import CONFIG, WEIGHTS, Checkpoint
 from .pretraining.evaluate import evaluate
+from .tokenizer import tokenizer_files
 
 
 def merge(
@@ -49,7 +50,7 @@ def merge(
     target = OutputDirectory(output)
     with locked(output):
         target.write_bytes(WEIGHTS, save(weights, metadata={"format": "pt"}))
-        for name, content in newest.tokenizer_files().items():
+        for name, content in tokenizer_files(newest.name).items():
             target.write_bytes(name, content)
         target.write_bytes(CONFIG, (newest.folder / CONFIG).read_bytes())
         measured["mean"] = evaluate(output, instances, device=device)
@@ -57,14 +58,11 @@ def merge(
         card = render_card(
             f"The mean of {last} archived models of {model_name(str(run))}",
             {"Training": training, "On held-out documents": measured["mean"]},
-            {},
-            {},
             usage="" if newest.shape.is_decoder else None,
             language=read_languages(Path(run)) or None,
             tags=[newest.shape.model_type],
             pipeline_tag=None if newest.shape.is_decoder else "fill-mask",
             datasets=[],
-            model_name=None,
         )
         target.write_bytes(CARD, card.encode())
         target.remove(WORK)
