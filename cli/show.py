@@ -37,13 +37,21 @@ MARKS = {
     help="Number of documents or instances to show.",
 )
 @click.option("--grep", metavar="TEXT", help="Find documents with this text, in any case.")
-def show(directory: str, ids: tuple[str, ...], num_rows: int, grep: str | None) -> None:
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Find rows by a condition on their columns in DuckDB's SQL, such as \"source = 'enwiki' "
+    'AND len(sentences) > 100"; needs clozeworks[search].',
+)
+def show(
+    directory: str, ids: tuple[str, ...], num_rows: int, grep: str | None, where: str | None
+) -> None:
     """Print documents or instances in DIRECTORY as readable text: a random sample of the
-    training split, the documents with these IDs, or those that --grep finds.
+    training split, the documents with these IDs, or what --grep and --where find.
 
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
     kept one as [=original]. On a terminal, A and B have different colours. Instances are found by
-    the IDs of their documents.
+    the IDs of their documents, or --where.
     """
     from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_any_manifest
@@ -54,11 +62,11 @@ def show(directory: str, ids: tuple[str, ...], num_rows: int, grep: str | None) 
         raise UserError(
             f"{directory} was written by `clozeworks vocab`; show reads documents and instances."
         )
-    if ids and grep:
-        raise UserError("Give IDs or --grep: each finds rows on its own.")
+    if sum(map(bool, (ids, grep, where))) > 1:
+        raise UserError("Give IDs, --grep or --where: each finds rows on its own.")
     asked = None
-    if ids or grep:
-        chosen, asked = _find(directory, manifest, ids, grep, num_rows)
+    if ids or grep or where:
+        chosen, asked = _find(directory, manifest, ids, grep, where, num_rows)
     else:
         # Shards are shuffled: their first rows are a random sample.
         chosen = dict.fromkeys(shard_paths(directory, manifest, "train"))
@@ -120,16 +128,19 @@ def _find(
     manifest: DocumentsManifest | InstancesManifest,
     ids: tuple[str, ...],
     grep: str | None,
+    where: str | None,
     num_rows: int,
 ) -> tuple["Shards", "Shards | None"]:
     """Return the rows that are asked for, and, of instances, the documents with the `ids`."""
-    from ..pipeline.auditing.find import find_instances, find_text
+    from ..pipeline.auditing.find import find_instances, find_rows, find_text
     from ..pipeline.auditing.origins import documents_of
 
     names = [shard.name for shard in manifest.shards]
     paths = [storage.join(directory, name) for name in names]
     asked = None
-    if isinstance(manifest, DocumentsManifest):
+    if where:
+        chosen = find_rows(paths, where, num_rows)
+    elif isinstance(manifest, DocumentsManifest):
         chosen = find_text(paths, grep, num_rows) if grep else _find_ids(directory, names, ids)
     elif grep:
         raise UserError("--grep finds documents: give the directory of documents.")

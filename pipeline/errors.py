@@ -44,6 +44,7 @@ EXTRAS = {
         "tiktoken",
     ),
     "dask": ("dask", "distributed"),
+    "search": ("duckdb",),
     "train": ("torch", "safetensors", "tensorboard", "sklearn", "scipy"),
 }
 """The packages that each extra of clozeworks installs, for advice when one is missing."""

@@ -1,4 +1,6 @@
-"""Find rows of shards: documents by id or text, instances by their documents."""
+"""Find rows of shards: documents by id or text, instances by their documents, both by conditions in
+SQL, which alone need DuckDB.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
@@ -6,7 +8,10 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from .. import storage
+from ..errors import UserError
 from ..storage.shards import open_shard
 from .decode import Shards
 
@@ -84,3 +89,30 @@ def _find(
         if not num_rows:
             break
     return found
+
+
+def find_rows(paths: list[str], condition: str, num_rows: int) -> Shards:
+    """Return the first rows for which a condition in DuckDB's SQL holds; raise `UserError` for a
+    faulty one.
+    """
+    import duckdb
+
+    if any(map(storage.is_remote, paths)):
+        raise UserError("Rows are found on local disks only: copy the directory here first.")
+    query = (
+        "SELECT filename, file_row_number"
+        " FROM read_parquet($paths, filename = true, file_row_number = true)"
+        f" WHERE ({condition}) ORDER BY ALL LIMIT $num_rows"
+    )
+    try:
+        found = duckdb.execute(query, {"paths": paths, "num_rows": num_rows}).fetchall()
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        if isinstance(error, duckdb.BinderException):
+            with storage.open_input(paths[0]) as file:
+                reason += f" The columns are {', '.join(pq.read_schema(file).names)}."
+        raise UserError(f"`where`: {reason}") from None
+    shards = {}
+    for path, row in found:
+        shards.setdefault(path, []).append(row)
+    return shards

@@ -131,6 +131,7 @@ def _gutenberg_documents(
         blocks = gutenberg.without_notes(blocks, counters)
         blocks = gutenberg.without_lists(blocks, width, counters)
         blocks = gutenberg.without_front(blocks, counters)
+        blocks = gutenberg.without_advertisements(blocks, counters)
         for paragraphs in _cut(prose(blocks, name, counters, keeps_lines=config.keep_lines)):
             yield fields, paragraphs
 

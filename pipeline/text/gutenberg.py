@@ -2,7 +2,7 @@
 
 The book lies between ``*** START OF THE PROJECT GUTENBERG EBOOK`` (or, before 2003, ``*END*THE
 SMALL PRINT!``) and ``*** END OF`` or ``End of Project Gutenberg's``. Between these are also the
-credits, notes of the transcriber, a table of contents, casts of characters, and
+credits, notes of the transcriber, a table of contents, casts of characters, publishers' lists, and
 marks such as ``_emphasis_``, ``[Illustration: a bear]`` and ``[12]``.
 """
 
@@ -66,6 +66,19 @@ IMPRINT = re.compile(
     r"|printed (?:by|in|at|and bound)\b)",
     re.IGNORECASE,
 )
+_THE_END = re.compile(r"[\W_]*(?:the end|finis)[\W_]*$", re.IGNORECASE)
+_PRICE = re.compile(
+    r"\$ ?\d|\b\d+ cents\b|\bpost-?(?:age|paid)\b|\b(?:12mo|8vo|cloth)\b.{0,30}\d", re.IGNORECASE
+)
+
+# Publishers' lists begin with a book of a size and price.
+_LISTED_BOOK = re.compile(
+    r"\b(?:12mo|16mo|8vo|4to)\b.{0,40}\bpages\b"
+    r"|\b(?:12mo|16mo|8vo|4to|cloth|boards|paper covers)\b[^.]{0,80}"
+    r"(?:\$|£|\bprice\b|\bcents\b|\d[sd]\.)",
+    re.IGNORECASE,
+)
+
 _MARKS_IN_TEXT = re.compile(
     r"\[(?:illustration|picture|frontispiece|sidenote|decoration|blank page|music|pg|page)\b"
     r"[^\]]{0,2000}\]"
@@ -287,6 +300,38 @@ def without_lists(blocks: Iterable[Block], width: int, counters: Counters) -> It
             counters.leave_out("contents", block.lines)
         else:
             yield block
+
+
+def without_advertisements(blocks: Iterable[Block], counters: Counters) -> Iterator[Block]:
+    """Leave out the publisher's lists at the end of a book."""
+    # `held` grows from "The End" or the first listed book on, and is released as prose at the next
+    # "The End", or once it is too long for a list. What is held when the book ends is a list, if it
+    # states enough prices.
+    held = []
+    num_priced = 0
+    priced_share = 0.05  # the lists of five books have prices in 0.15 to 0.53 of their paragraphs
+    for block in blocks:
+        text = " ".join(block.lines)
+        is_end = len(block.lines) == 1 and _THE_END.match(text) is not None
+        longest_list = 300
+        if num_priced >= priced_share * len(held):
+            # Not longer: "$ 500" in each tenth paragraph is a history of the Treasury.
+            longest_list = 1200
+        if is_end or len(held) > longest_list:
+            yield from held
+            held = []
+            num_priced = 0
+        if is_end or held or (len(text) < LONGEST_IMPRINT and _LISTED_BOOK.search(text)):
+            held.append(block)
+            if _PRICE.search(text):
+                num_priced += 1
+        else:
+            yield block
+    if num_priced < max(2, priced_share * len(held)):  # one price may be in a story
+        yield from held
+        return
+    for block in held:
+        counters.leave_out("advertisements", block.lines)
 
 
 def plain(text: str) -> str:

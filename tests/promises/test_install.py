@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
     [
         (["."], False),
         ([".[data]"], False),
-        ([".[data, gcp]", "transformers", "torchtext"], False),
+        ([".[data, search]", "transformers", "torchtext"], False),
         ([".[data,train]"], True),
         ([".[test]"], True),  # by clozeworks[…,train]
         ([".", "torch==2.12"], True),

@@ -74,13 +74,13 @@ def test_documents_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
-def test_rows_are_found_by_text_and_id(tmp_path: Path, capsys):
+def test_rows_are_found_by_text_id_and_condition(tmp_path: Path, capsys):
     documents = tmp_path / "documents"
     documents.mkdir()
     other = {**DOCUMENT, "doc_id": "b:1", "source": "b", "sentences": ["ÉTÉ here.", "No."]}
     rows = [other, *[{**DOCUMENT, "doc_id": f"enwiki:{number}"} for number in range(8)]]
     directory = write(documents, "ingest", pa.Table.from_pylist(rows, DOCUMENTS))
-    for line in (["--grep", "été"], ["b:1"]):
+    for line in (["--grep", "été"], ["b:1"], ["--where", "source = 'b' AND len(sentences) = 2"]):
         main(["show", directory, *line])
         shown = capsys.readouterr().out.splitlines()
         assert shown[0].startswith("b:1  ") and shown[1] == "  ÉTÉ here."
@@ -91,8 +91,12 @@ def test_rows_are_found_by_text_and_id(tmp_path: Path, capsys):
     assert f"Warning: not in {directory}: c:1.\n" in capsys.readouterr().err
     refusal = f"c:1 is not in {directory}, whose ids are such as b:1."
     assert refusal in error_of(capsys, "show", directory, "c:1")
-    assert "Nothing like this" in error_of(capsys, "show", directory, "--grep", "nothing")
+    for line in (["--grep", "nothing"], ["--where", "source = 'dewiki'"]):
+        assert "Nothing like this" in error_of(capsys, "show", directory, *line)
     assert "each finds rows" in error_of(capsys, "show", directory, "b:1", "--grep", "été")
+    error = error_of(capsys, "show", directory, "--where", "no")
+    assert '--where: Binder Error: Referenced column "no"' in error
+    assert error.endswith(f" The columns are {', '.join(DOCUMENTS.names)}.\n")
 
     # Instances by their documents, which lie beside them.
     (tmp_path / "instances").mkdir()
@@ -103,6 +107,8 @@ def test_rows_are_found_by_text_and_id(tmp_path: Path, capsys):
     write_manifest(tmp_path / "instances", "build", {SHARD: 8}, inputs=inputs)
     main(["show", found, "enwiki:3"])
     assert capsys.readouterr().out.startswith("NotNext, documents 4 and 8, ")
+    main(["show", found, "--where", "document_a > 5"])
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[::3]] == ["6", "7"]
 
 
 def test_of_packed_rows_only_the_documents_with_these_ids_are_shown(tmp_path: Path, capsys):

@@ -80,6 +80,35 @@ def test_other_ends_of_a_book(end: str) -> None:
     assert paragraphs_of(f"{head}{story}\n\n{end}\n\nCreating the works is done.\n") == PROSE
 
 
+def test_advertisements_behind_the_end_are_left_out() -> None:
+    shop = (
+        "\n\nBY A. WRITER\n\nThe Bear. 12mo, Cloth, $1 50; Paper, 75 cents.\n\n"
+        "Sent postpaid on receipt of price.\n"
+    )
+    assert paragraphs_of(BOOK.replace("THE END\n", "THE END\n" + shop)) == PROSE
+    note = "A note of the author follows here, which is no advertisement at all."
+    assert paragraphs_of(BOOK.replace("THE END\n", f"THE END\n\n{note}\n")) == [*PROSE, note]
+    story = BOOK.replace("CHAPTER II.", f"THE END\n{shop}\nCHAPTER II.")
+    assert len(paragraphs_of(story)) > len(PROSE)
+
+
+def test_a_publishers_list_without_the_end_before_it_is_left_out() -> None:
+    book = f"=The Bear.= By A. WRITER. 12mo, cloth,\nillustrated, price $1.00.\n\n{PRAISE}\n\n"
+    shop = f"=The Wolf.= 12mo, cloth, price 75 cents.\n\nBOOKS FOR GIRLS.\n\n{book * 30}"
+    counters = Counters()
+    assert paragraphs_of(BOOK.replace("THE END\n", shop), counters) == PROSE
+    assert counters.counts["words_left_out_as_advertisements"] == len(shop.split())
+    # A list in a story.
+    story = shop + f"\n{PRAISE}\n" * 700 + "\nCHAPTER II."
+    assert len(paragraphs_of(BOOK.replace("CHAPTER II.", story))) > 700
+
+
+PRAISE = (
+    '"It is unique among tales intended for children, '
+    'alike for pleasant instruction and gentle pathos."'
+)
+
+
 @pytest.mark.parametrize(
     "heading",
     ["DRAMATIS PERSONÆ.", "THE PERSONS OF THE PLAY", "PERSONS REPRESENTED.", "Characters"],
