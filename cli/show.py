@@ -47,11 +47,11 @@ def show(
     directory: str, ids: tuple[str, ...], num_rows: int, grep: str | None, where: str | None
 ) -> None:
     """Print documents or instances in DIRECTORY as readable text: a random sample of the
-    training split, the documents with these IDs, or what --grep and --where find.
+    training split, the documents with these IDs, or what a search finds.
 
     In instances a masked token is shown as [MASK=original], a random one as [random=original] and a
     kept one as [=original]. On a terminal, A and B have different colours. Instances are found by
-    the IDs of their documents, or --where.
+    the IDs of their documents, or by a condition.
     """
     from ..pipeline.storage.shards import shard_paths
     from ..pipeline.storage.state import read_any_manifest

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 from clozeworks.cli.main import main
-from clozeworks.model.checkpoint import save_model
+from clozeworks.model.checkpoint import ModelFiles, save_model
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.encoder import initialise
 from clozeworks.model.merge import merge
@@ -27,7 +27,8 @@ def run(tmp_path):
         model = BertForPreTraining(SMALL_BERT)
         initialise(model, SMALL_BERT, torch.Generator().manual_seed(step))
         folder = tmp_path / "run" / "archive" / f"step-{step}"
-        save_model(folder, model.state_dict(), SMALL_BERT.to_hf(), tokenizer_files(instances))
+        files = ModelFiles(model.state_dict(), SMALL_BERT.to_hf(), tokenizer_files(instances))
+        save_model(folder, files)
     return str(tmp_path / "run"), instances
 
 
