@@ -23,10 +23,13 @@ class Guess(NamedTuple):
     probability: float
 
 
+def fill(run: str | Path, text: str, top: int = 5) -> list[list[Guess]]:
+    """Return the `top` likeliest tokens, best first, for each [MASK] in `text`, in order."""
+    return next(fill_all(run, [text], top))
+
+
 def fill_all(run: str | Path, texts: Iterable[str], top: int = 5) -> Iterator[list[list[Guess]]]:
-    """Yield the `top` likeliest tokens, best first, for each [MASK] in a text, in order, for each
-    of the texts; the model is read once.
-    """
+    """Yield what `fill` returns for each text; the model is read once."""
     checkpoint = Checkpoint.open(run)
     if (checkpoint.folder / TASK).is_file():
         raise UserError(
