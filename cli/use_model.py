@@ -147,7 +147,7 @@ def merge(run: str, instances: str, last: int, output: str, device: str) -> Comm
     0). The losses on the held-out rows of INSTANCES, of the last of them and of the mean, are
     printed.
     """
-    from ..model.merge import merge as run_merge
+    from ..model.pretraining.merge import merge as run_merge
 
     measured = run_merge(run, instances, last, output, device)
     losses = {name: f"{metrics['loss']:.3f}" for name, metrics in measured.items()}

@@ -75,7 +75,12 @@ def read_manifest(directory: str, kind: type[AnyManifest]) -> AnyManifest:
             f"{directory} was written by `clozeworks {manifest.stage}`, "
             f"not by `clozeworks {stage}`."
         )
-    if damage := damage_of(directory, manifest):
+    damage = damage_of(directory, manifest)
+    if not isinstance(manifest, VocabularyManifest):
+        splits = {shard.split for shard in manifest.shards}
+        if "train" not in splits:
+            damage = f"{storage.join(directory, MANIFEST)} lists no training shard"
+    if damage:
         raise UserError(f"{damage}: recreate it with `clozeworks {stage} … --overwrite`.")
     return manifest
 

@@ -10,9 +10,8 @@ from clozeworks.model.pretraining import pretrain as pretraining
 from clozeworks.pipeline.config import IngestConfig, RunOptions
 from clozeworks.pipeline.documents.pipeline import ingest
 from clozeworks.pipeline.errors import UserError
-from clozeworks.pipeline.instances import pipeline as build_stage
+from clozeworks.pipeline.execution import runner
 from clozeworks.pipeline.storage.directory import locked
-from clozeworks.pipeline.vocabulary import pipeline as vocabulary_stage
 
 from tests.fixtures.checkpoint_fixture import make_checkpoint
 from tests.fixtures.instances_fixture import write_instances
@@ -107,8 +106,8 @@ def _options(name: str) -> set[str]:
 @pytest.mark.parametrize(
     ("command", "module", "name", "read"),
     [
-        ("vocab", vocabulary_stage, "run_stage", "DOCUMENTS"),
-        ("build", build_stage, "run_stage", "DOCUMENTS"),
+        ("vocab", runner, "run_planned", "DOCUMENTS"),
+        ("build", runner, "run_planned", "DOCUMENTS"),
         ("pretrain", pretraining, "start", "ROWS"),
     ],
 )

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from safetensors.torch import save
 
-from ..pipeline import storage
-from ..pipeline.data_card import CARD
-from ..pipeline.errors import UserError
-from ..pipeline.storage.directory import WORK, OutputDirectory, locked
-from .card import model_name, read_languages, render_card
-from .checkpoint import CONFIG, WEIGHTS, Checkpoint
-from .pretraining.evaluate import evaluate
-from .tokenizer import tokenizer_files
+from ...pipeline import storage
+from ...pipeline.data_card import CARD
+from ...pipeline.errors import UserError
+from ...pipeline.storage.directory import WORK, OutputDirectory, locked
+from ..card import model_name, read_languages, render_card
+from ..checkpoint import CONFIG, WEIGHTS, Checkpoint
+from ..tokenizer import tokenizer_files
+from .evaluate import evaluate
 
 
 def merge(

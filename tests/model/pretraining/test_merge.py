@@ -9,7 +9,7 @@ from clozeworks.cli.main import main
 from clozeworks.model.checkpoint import ModelFiles, save_model
 from clozeworks.model.encoders.bert import BertForPreTraining
 from clozeworks.model.encoders.encoder import initialise
-from clozeworks.model.merge import merge
+from clozeworks.model.pretraining.merge import merge
 from clozeworks.model.tokenizer import tokenizer_files
 from clozeworks.pipeline.errors import UserError
 
