@@ -248,7 +248,7 @@ def plan_lines(file: InputRange, range_bytes: int, config: IngestConfig) -> list
 def read_lines(
     stream: BinaryIO, input_range: InputRange, counters: Counters
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset (in decompressed bytes) of each line in a range, and the line itself."""
+    """Yield each line that begins in a range: its decompressed offset, and it without its break."""
     offset = input_range.start
     if offset:
         # One byte earlier: if it is a line break, the line at `start` is ours.
