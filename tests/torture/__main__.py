@@ -239,7 +239,7 @@ def main() -> None:
     options = parser.parse_args()
     # Imported once, before the processes of the trials are forked.
     stages = [f"pipeline.{stage}.pipeline" for stage in ("documents", "vocabulary", "instances")]
-    tuning = [f"model.finetuning.{name}" for name in ("finetune", "evaluate", "predict")]
+    tuning = [f"model.finetuning.{name}" for name in ("finetune", "predict")]
     loops = ["model.pretraining.pretrain", "model.features.features"]
     for name in ("cli.main", *stages, *loops, *tuning):
         importlib.import_module(f"clozeworks.{name}")
