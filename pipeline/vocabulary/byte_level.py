@@ -13,10 +13,10 @@ wherever it stands, so the sentences of a document can be tokenised one by one. 
 that do not, such as ModernBERT's, the first sentence of a document is the exception.
 
 As in `tokenize`, only distinct chunks are tokenised. A cut may be where GPT-2's rule always ends a
-word: before a space that follows a visible character, and between ASCII letters or digits and ASCII
-punctuation. A cut after an apostrophe would tear "'t" apart. One case differs from `tokenizers`:
-where accents are stripped, a word of nothing but accents is a space of its own here, and there part
-of the white space around it.
+word: before a space that follows a visible character, and between ASCII letters or digits and
+punctuation, ASCII's or such as “. A cut after ASCII's apostrophe would tear "'t" apart. One case
+differs from `tokenizers`: where accents are stripped, a word of nothing but accents is a space of
+its own here, and there part of the white space around it.
 """
 
 import json
@@ -226,18 +226,21 @@ class ByteLevelTokenizer(DictionaryTokenizer):
             return None
         import tiktoken
 
-        ranks = {character: byte for byte, character in enumerate(CHARACTERS)}
+        # The tokens in the order of their ranks.
+        spelled = {character: bytes([byte]) for byte, character in enumerate(CHARACTERS)}
         for left, right in model["merges"]:
-            if left not in ranks or right not in ranks or left + right in ranks:
+            if left not in spelled or right not in spelled or left + right in spelled:
                 return None
-            ranks[left + right] = len(ranks)
-        if any(len(bpe.tokenize(token)) > 1 for token in ranks):
+            spelled[left + right] = spelled[left] + spelled[right]
+        if any(len(bpe.tokenize(token)) > 1 for token in spelled):
             return None
-        ranks_of_bytes = {_bytes_of(token): rank for token, rank in ranks.items()}
         encoding = tiktoken.Encoding(
-            "words", pat_str=r"\n|[^\n]+", mergeable_ranks=ranks_of_bytes, special_tokens={}
+            "words",
+            pat_str=r"\n|[^\n]+",
+            mergeable_ranks={text: rank for rank, text in enumerate(spelled.values())},
+            special_tokens={},
         )
-        return encoding, np.array([model["vocab"][token] for token in ranks], np.int32)
+        return encoding, np.array([model["vocab"][token] for token in spelled], np.int32)
 
 
 def _cut_at(ids: np.ndarray, line_break: int) -> tuple[np.ndarray, np.ndarray]:
@@ -282,6 +285,12 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     # White space in front of a space belongs to the same word as the space.
     spaces = np.flatnonzero(shared >= 1 << 3) + 1
     is_cut[spaces[_follow_wide_space(text, spaces)]] = False
+    # Quotation marks and dashes, U+2010 to U+2027, beside ASCII letters and digits.
+    marks = np.flatnonzero(text == 0xE2)
+    marks = marks[(text[marks + 1] == 0x80) & (text[marks + 2] - np.uint8(0x90) < 24)]
+    is_word = flags & 2
+    is_cut[marks] |= is_word[marks - 1] > 0
+    is_cut[marks + 3] |= is_word.take(marks + 3, mode="clip") > 0
     is_cut[starts] = True
     return np.flatnonzero(is_cut)
 
