@@ -128,7 +128,7 @@ class PretrainModel(nn.Module, ABC):
 
     def nsp_logits(self, hidden_BLD: Tensor) -> Tensor:
         """Return logits (B, 2) of IsNext and NotNext; only BERT has a head for them."""
-        raise NotImplementedError
+        raise NotImplementedError(f"A {self.config.title} has no next-sentence head.")
 
     @classmethod
     def current_names(cls, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

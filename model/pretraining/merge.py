@@ -25,7 +25,7 @@ def merge(
 
     Returns what `evaluate` measures on the held-out rows of `instances`: of the last model alone
     (``last``) and of the mean (``mean``). All but the weights, which are added in float64, is that
-    model's. Raises `UserError` if there are fewer models, or if one is damaged.
+    model's. Raises `UserError` if there are fewer models, one is damaged, or `output` holds files.
     """
     output = str(output)
     archive = storage.join(str(run), "archive")
