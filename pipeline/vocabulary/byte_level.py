@@ -285,10 +285,11 @@ def cut_points(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
     # White space in front of a space belongs to the same word as the space.
     spaces = np.flatnonzero(shared >= 1 << 3) + 1
     is_cut[spaces[_follow_wide_space(text, spaces)]] = False
-    # U+2000 to U+203F, quotation marks and dashes above all, beside ASCII letters and digits. At the
-    # ends of the text, where other bytes are looked at, there is a cut anyway.
+    # Quotation marks and dashes, U+2010 to U+2027, beside ASCII letters and digits. At the ends of
+    # the text, where other bytes are looked at, there is a cut anyway.
     marks = np.flatnonzero(text == 0xE2)
-    marks = marks[text[marks + 1] == 0x80]
+    last_byte = text[marks + 2]
+    marks = marks[(text[marks + 1] == 0x80) & (last_byte >= 0x90) & (last_byte <= 0xA7)]
     is_word = (flags & 2).astype(bool)
     is_cut[marks] |= is_word[marks - 1]
     is_cut[marks + 3] |= is_word.take(marks + 3, mode="clip")
