@@ -45,9 +45,7 @@ TRICKY = (
 words = st.one_of(
     st.text(st.sampled_from(TRICKY + "  "), max_size=8),
     st.text(max_size=4),
-    st.sampled_from(
-        ["the", "don't", "'tis", "[MASK]", "''s", "10", ' "', "a\u3000 b", "\u2009b", "\u2028b"]
-    ),
+    st.sampled_from(["don't", "'tis", "[MASK]", "''s", "10", "a\u3000 b", "\u2009b", "\u2028b"]),
 )
 sentences = st.lists(st.lists(words, max_size=5).map(" ".join), max_size=5)
 
