@@ -36,9 +36,9 @@ def ingest(
     """Turn dumps, books and tables into clean documents, shuffled, split and sharded.
 
     A SOURCE is a Wikipedia XML dump (.xml, .xml.bz2, .xml.gz, .xml.xz), WikiExtractor output, a
-    text or book (.txt), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder
-    of any of these, a pattern such as 'dumps/*.bz2', or a data set from the Hugging Face Hub
-    (hf:NAME[:CONFIG[:SPLIT]]) or saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
+    text or book (.txt), JSON Lines (.jsonl), CSV, TSV, Parquet, a folder of any of these, a pattern
+    such as 'dumps/*.bz2', or a data set from the Hugging Face Hub (hf:NAME[:CONFIG[:SPLIT]]) or
+    saved to disk (hf:FOLDER). Options after -- go to Apache Beam.
     """
     from ..pipeline.documents.pipeline import IngestStage
 
@@ -108,7 +108,7 @@ def vocab(
 def build(
     ctx: click.Context, documents: str, vocab: str, output: str, **values: object
 ) -> CommandSummary:
-    """Turn DOCUMENTS into masked sentence pairs in Parquet.
+    """Turn DOCUMENTS into masked rows in Parquet: sentence pairs, unless --pairing is none.
 
     Options after -- go to Apache Beam.
     """

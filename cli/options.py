@@ -164,7 +164,7 @@ def _option(field: dataclasses.Field[object], annotation: object) -> Callable[[C
         # As one would type it, which is also how --help shows it.
         default = ",".join(f"{number:g}" for number in default)
     # Not of a value that is absent, nor of a plain switch that is off.
-    is_shown = default not in (None, ()) and not (default is False and "/" not in flags)
+    is_shown = default not in (None, (), "") and not (default is False and "/" not in flags)
     return click.option(
         *flags.split(),
         field.name,

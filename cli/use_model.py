@@ -144,8 +144,7 @@ def merge(run: str, instances: str, last: int, output: str, device: str) -> Comm
     """Write the mean of the last models that `pretrain --archive-every` kept in RUN.
 
     After a constant rate it does what a decay would (--schedule constant-with-decay --decay-share
-    0). The losses on the held-out rows of INSTANCES, of the last of them and of the mean, are
-    printed.
+    0). Prints the loss on the held-out rows of INSTANCES of the last model alone, and of the mean.
     """
     from ..model.pretraining.merge import merge as run_merge
 

@@ -35,10 +35,10 @@ def words(
     output: str | None,
     overwrite: bool,
 ) -> CommandSummary | None:
-    """Print the words of DOCUMENTS that MODEL's vocabulary cuts into most pieces, or --add words.
+    """Print the words of DOCUMENTS that cost MODEL's vocabulary most pieces, or add words to it.
 
-    Words are ranked by their pieces, as often as they occur; each is printed with its count and its
-    number of pieces. Nothing is learned: the tokens of MODEL keep their ids.
+    Words come first that cost the most pieces beyond one each, over all DOCUMENTS; each is printed
+    with its count and its number of pieces. Nothing is learned: the tokens of MODEL keep their ids.
     """
     from ..pipeline.vocabulary.own_words import suggest_words, write_with_words
 
@@ -47,10 +47,8 @@ def words(
         for word, (num_occurrences, num_pieces) in suggestion.words.items():
             click.echo(f"{word}\t{num_occurrences}\t{num_pieces}")
         share = suggestion.num_saved / max(suggestion.num_tokens, 1)
-        fewer = f"{suggestion.num_saved:,} of {suggestion.num_tokens:,} tokens ({share:.1%})"
-        click.echo(
-            f"With these words in the vocabulary, the documents have {fewer} less.", err=True
-        )
+        saved = f"{suggestion.num_saved:,} of the documents' {suggestion.num_tokens:,} tokens"
+        click.echo(f"In the vocabulary, these words save {saved} ({share:.1%}).", err=True)
         return None
     if documents or add is None or output is None:
         raise click.UsageError("Give either DOCUMENTS, or --add FILE with --output VOCAB.")

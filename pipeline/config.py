@@ -146,8 +146,7 @@ class IngestConfig:
     )
     source_column: str | None = option(
         None,
-        "Column with the source, by which audit reports and build weights: also a key of "
-        "partitioned folders, region of region=eu.",
+        "Column with the source, by which audit reports and build weights.",
         group="Reading",
     )
     encoding: str = option(
