@@ -11,7 +11,7 @@ from .errors import UserError
 
 MAX_EXAMPLES = 3
 Z_95 = 1.959963984540054
-"""95% of a normal distribution are at most so many standard deviations from the mean."""
+"""95% of a normal distribution lie within this many standard deviations of the mean."""
 WORDS_LEFT_OUT = "words_left_out_as_"
 """Prefix of the counters of words that are left out of documents; the reason follows."""
 

@@ -9,7 +9,7 @@ together; only attention knows rows, from one of two layouts::
 
 `PaddedRows` unpacks them for attention with a key mask, as the CPU needs; `PackedRows` leaves them
 packed for FlashAttention, which reads where each row starts. With a window, a token attends only to
-those of its row at most so many tokens away. Time and memory are then linear in the length of the
+tokens of its row within that distance. Time and memory are then linear in the length of the
 rows: long rows are cut into blocks (see `_attend_blocks`). In causal layouts a token sees only
 itself and what is on its left. On the CPU dropout draws 16 random bits a value (see `dropout`).
 
@@ -63,7 +63,7 @@ class PaddedRows(NamedTuple):
         self, qkv_TE: Tensor, num_heads: int, rate: float, window: int | None = None
     ) -> Tensor:
         """Return the values that each token gathers (T, D), with dropout at `rate`; with a `window`
-        a token sees those up to so many tokens away, on either side.
+        a token sees those within that distance on either side.
         """
         # Over shorter rows a block would meet more keys than the whole row has.
         if window is not None and self.max_length > BLOCK_QUERIES + 2 * window:

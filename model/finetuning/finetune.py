@@ -82,7 +82,7 @@ def finetune(
     `task` is a name or a `Task`; `data` a folder or file of the official form, or a data set of the
     Hub (``hf:nyu-mll/glue:sst2``). The same call resumes unfinished work; one with other learning
     rates, batch sizes, epochs or seeds adds those runs; `overwrite` starts over, and `stop` lets
-    another thread end the work, of which all is saved: there is only a ``status`` then,
+    another thread end the work once everything is saved: the summary then has only a ``status``,
     ``interrupted``. `progress` is called about every tenth step with ``stage`` (which run it is)
     and what `FinetuneWork.show` says. Raises `UserError` for bad input, for an `output` that holds
     something else, and for a loss that is not finite.

@@ -391,7 +391,7 @@ class FinetuneWork(Work):
         return scores
 
     def save(self, *, stops: bool) -> None:
-        """Write a checkpoint every so many minutes, and where the training stops."""
+        """Write a checkpoint every `CHECKPOINT_MINUTES`, and when the training stops."""
         if not self.log or self.is_over:
             return
         is_time = time.monotonic() >= self._saved_at + 60 * CHECKPOINT_MINUTES

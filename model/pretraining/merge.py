@@ -33,8 +33,8 @@ def merge(
     steps = sorted(int(number) for number in numbers if number.isdecimal())
     if not 2 <= last <= len(steps):
         raise UserError(
-            f"`last` is {last}, but {archive} holds {len(steps)} models, of which two or more can "
-            "be merged: pre-train with `archive_every` to keep them."
+            f"`last` is {last}, but {archive} holds {len(steps)} models: merge two or more; "
+            "pre-train with a smaller `archive_every` to keep more."
         )
     if present := storage.visible_names(output):
         raise UserError(f"{output} is not empty ({present[0]}, …). Choose another `output`.")

@@ -1,7 +1,7 @@
 """Pre-train: from instances to an encoder, exact and resumable.
 
 `pretrain` plans the run (`plan`), sets it up on its device (`setup`), makes or loads the model
-(`start`), claims the folder, and trains (`training.loop`, on the updates of `work`).
+(`setup.start`), claims the folder, and trains (`training.loop`, on the updates of `work`).
 """
 
 from collections import Counter
@@ -138,7 +138,7 @@ def _note_parts(setup: PretrainSetup, state: PretrainState) -> None:
     ):
         if before not in (None, now):
             print_notice(
-                f"The run began with {before} {what} and goes on with {now}: its weights will "
+                f"The run began with {before} {what} and resumes with {now}: its weights will "
                 f"differ{how}."
             )
     state.num_ranks = setup.ranks.num_ranks

@@ -40,7 +40,7 @@ def use_threads(recorded: int | None, device: torch.device) -> int | None:
                 f" on {count_of(offered, 'core')}; OMP_NUM_THREADS={offered} is faster, but "
                 "changes the last digits of the weights"
             )
-        print_notice(f"The run began with {recorded} threads and goes on with {chosen}{differs}.")
+        print_notice(f"The run began with {recorded} threads and resumes with {chosen}{differs}.")
     # Even if it is the same number: this also forbids MKL to take fewer threads when it sees fit.
     torch.set_num_threads(chosen)
     return chosen

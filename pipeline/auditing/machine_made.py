@@ -142,7 +142,7 @@ def _counters_in(path: str, frequent: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _find_in(path: str, frequent: Mapping[str, np.ndarray], is_shared: np.ndarray) -> list[str]:
-    """Return the ids of the documents at least half of which has forms that are shared."""
+    """Return the ids of documents at least half of whose words have a form that is shared."""
     doc_ids = []
     for batch, forms in _forms_in(path, frequent):
         words_made = is_shared[forms.counters] * forms.num_words

@@ -220,7 +220,7 @@ class Measures:
 
 
 def _count_by_label(histogram: np.ndarray, labels: np.ndarray, values: np.ndarray) -> None:
-    """Count the rows by label, of which other ones than 0 are 1, and by value, up to the last."""
+    """Count the rows by label, 0 or any other, and by value; values too large count as the last."""
     labels = np.minimum(labels, 1)
     values = np.minimum(values, histogram.shape[1] - 1)
     np.add.at(histogram, (labels, values), 1)

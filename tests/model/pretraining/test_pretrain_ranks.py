@@ -50,8 +50,8 @@ def test_several_processes_and_then_one_equal_one(instances, tmp_path, monkeypat
     monkeypatch.delenv("WORLD_SIZE")
     config = make_config(**changes, micro_batch_size=5)
     assert pretrain(config, [instances], tmp_path / "all")["status"] == "finished"
-    assert "began with 3 ranks and goes on with 1: its weights will differ in" in caplog.text
-    assert "began with 12 rows in a micro-batch and goes on with 5" in caplog.text
+    assert "began with 3 ranks and resumes with 1: its weights will differ in" in caplog.text
+    assert "began with 12 rows in a micro-batch and resumes with 5" in caplog.text
     assert_same_weights(tmp_path / "one", tmp_path / "all", atol=1e-5)
     one, all_ranks = (read_metrics(tmp_path / name) for name in ("one", "all"))
     assert [row["step"] for row in one] == [row["step"] for row in all_ranks]

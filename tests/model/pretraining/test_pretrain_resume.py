@@ -153,7 +153,7 @@ def test_a_run_resumes_with_the_threads_that_it_began_with(
     finally:
         torch.set_num_threads(offered)
     assert set(numbers) == {2}
-    assert "The run began with 2 threads and goes on with 2 on 1 core" in capsys.readouterr().err
+    assert "The run began with 2 threads and resumes with 2 on 1 core" in capsys.readouterr().err
 
 
 def test_a_checkpoint_is_written_every_so_many_minutes(instances, tmp_path, monkeypatch):

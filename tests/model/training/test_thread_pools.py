@@ -42,7 +42,7 @@ def test_a_resumed_run_goes_on_with_its_threads_and_says_so(two_threads, capsys)
         assert use_threads(3, CPU) == torch.get_num_threads() == 3
     assert torch.get_num_threads() == 2
     assert capsys.readouterr().err == (
-        "The run began with 3 threads and goes on with 3 on 2 cores; OMP_NUM_THREADS=2 is faster, "
+        "The run began with 3 threads and resumes with 3 on 2 cores; OMP_NUM_THREADS=2 is faster, "
         "but changes the last digits of the weights.\n"
     )
 
@@ -53,7 +53,7 @@ def test_the_users_number_of_threads_decides_and_a_line_says_what_changes(
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert use_threads(1, CPU) == torch.get_num_threads() == 2
     assert (
-        "began with 1 threads and goes on with 2: its weights will differ"
+        "began with 1 threads and resumes with 2: its weights will differ"
         in capsys.readouterr().err
     )
 
