@@ -80,6 +80,7 @@ def test_every_option_is_explained_by_a_sentence(name: str):
 def test_help_lists_every_option_with_its_default(name: str, capsys: pytest.CaptureFixture[str]):
     text = help_of(name, capsys)
     words = " ".join(text.split())
+    assert 'default: ""' not in words
     for option in COMMANDS[name].params:
         if isinstance(option, click.Option):
             assert len(re.findall(rf"^  (-\w, )?{option.opts[0]}(?= |$)", text, re.MULTILINE)) == 1
