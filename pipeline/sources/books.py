@@ -25,7 +25,7 @@ from ..text.books import (
     split_blocks,
     wrap_width,
 )
-from ..text.markdown import markdown_paragraphs
+from ..text.markdown import markdown_paragraphs, open_fence
 from ..text.sentence_ends import ends_sentence
 from .streams import InputRange, RawDocument
 from .texts import HEAD_BYTES
@@ -89,7 +89,8 @@ def _text_documents(
 ) -> _Documents:
     lines = _lines(chain([head], rest))
     fields = {}
-    is_aozora = unit in ("auto", "file") and aozora.is_aozora(head)
+    is_book = unit in ("auto", "file")
+    is_aozora = is_book and aozora.is_aozora(head)
     if is_aozora:
         fields = {"title": head.lstrip().partition("\n")[0].strip(), "language": "ja"}
         lines = aozora.book_lines(lines, counters)
@@ -97,7 +98,7 @@ def _text_documents(
         lines = _without_running_heads(lines, counters)
     head_lines = head.split("\n")
     width = 0 if is_aozora else wrap_width(head_lines)
-    if is_double_spaced(head_lines, width):
+    if is_book and is_double_spaced(head_lines, width):
         lines = single_spaced(lines, width)
     if unit == "line":
         documents = ([line] for line in lines if line.strip())
@@ -142,7 +143,7 @@ def _markdown_paragraphs(texts: Iterable[str], language: str, counters: Counters
         # A paragraph may go on in the next piece, but is no longer than one.
         whole, _, rest = f"{held}\n{text}".rpartition("\n\n")
         yield from markdown_paragraphs(whole or rest, language, counters)
-        held = rest if whole else ""
+        held = f"{open_fence(whole or rest)}\n{rest if whole else ''}"
     yield from markdown_paragraphs(held, language, counters)
 
 

@@ -32,6 +32,15 @@ _EMPHASIS = re.compile(
 _STRUCK_OUT = re.compile(r"~~(?!\s)([^~\n]{1,2000})~~")
 
 
+def open_fence(text: str) -> str:
+    """Return the mark of the code that goes on behind a text; "" if there is none."""
+    fence = ""
+    for mark in re.findall(r"^[\s>]*(```|~~~)", text, re.MULTILINE):
+        if fence in ("", mark):
+            fence = "" if fence else mark
+    return fence
+
+
 def looks_like_markdown(text: str) -> bool:
     """Return whether a text has several of the usual marks of Markdown."""
     marks = ("\n# ", "**", "](", "\n- ", "\n* ", "\n```", "\n|")

@@ -216,12 +216,22 @@ def test_blank_line_documents_of_wrapped_lines_are_one_paragraph_each() -> None:
         ["A line that is cut off in the middle of it."],
         ["Another that is cut off as well here."],
     ]
+    items = [f"item {number} of a list in small letters" for number in range(100, 160)]
+    documents = read_text("\n\n".join(items), documents="blank-line")
+    assert [document.paragraphs for document in documents] == [[item] for item in items]
 
 
 def test_a_file_of_markdown_is_a_document_without_its_marks() -> None:
     text = f"# Ulm\n\n**{FIRST}**\n{SECOND}\n\n- An item. It is one.\n\n" * 3000
     (document,) = read_text(text, documents="markdown")
     assert document.id == "shelf/book" and document.paragraphs == [SENTENCE] * 3000
+
+
+def test_code_in_markdown_that_is_longer_than_a_piece_ends_where_its_fence_is() -> None:
+    code = "> x = 1\n\n" * 30_000
+    text = f"{SENTENCE}\n\n> ```py\n{code}> ```\n\n{SENTENCE}\n\n{SENTENCE}"
+    (document,) = read_text(text, documents="markdown")
+    assert document.paragraphs == [SENTENCE] * 3
 
 
 def test_a_few_bad_bytes_become_replacement_characters() -> None:
