@@ -33,7 +33,8 @@ def plan_delimited(
     columns = Columns(config)
     for name in columns.text:
         if name not in header:
-            raise no_column(file.path, name, header)
+            shown = header or ["a line that is not CSV or does not end in LF"]
+            raise no_column(file.path, name, shown)
     columns.check_unique(header, file.path)
     file = replace(file, lacks=lacking(header, config))
     if file.format == "csv":

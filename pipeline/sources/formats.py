@@ -229,7 +229,8 @@ def _stage_of(manifest: str, num_bytes: int) -> str:
     with storage.open_input(manifest) as file:
         file.seek(max(0, num_bytes - _SNIFFED_BYTES))  # the keys are sorted
         end = file.read()
-    stage = re.search(rb'"stage":\s*"(ingest|vocab|build)".*"clozeworks":', end, re.DOTALL)
+    # The last: that of the documents, which it was made from, comes before.
+    stage = re.search(rb'.*"stage":\s*"(ingest|vocab|build)".*"clozeworks":', end, re.DOTALL)
     return stage[1].decode() if stage else ""
 
 
@@ -312,9 +313,7 @@ def _refuse_missing_columns(ranges: Iterable[InputRange], config: IngestConfig) 
 
 
 def plan_input(file: InputRange, range_bytes: int, config: IngestConfig) -> list[InputRange]:
-    """Cut an input into ranges of about `range_bytes`; raise `UserError` if it is a table without
-    the text column.
-    """
+    """Cut an input into ranges; raise `UserError` if it is a table without the text column."""
     known = FORMATS[file.format]
     if not known.plan:
         return [file]
@@ -330,8 +329,7 @@ def read_documents(
     config: IngestConfig | None = None,
     counters: Counters | None = None,
 ) -> Iterator[RawDocument]:
-    """Return an iterator over the documents in `sources`, as `ingest` reads them before it selects
-    any.
+    """Return the documents in `sources` one by one, as `ingest` reads them before it selects any.
 
     Bad input is counted by reason in `counters` and skipped. Raises `UserError` if a source does
     not exist or its format is unknown.

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct, toml
 
 
-class TemplateGroup(Struct, frozen=True):
+class TemplateGroup(Struct, frozen=True, forbid_unknown_fields=True):
     """Templates that show the same words; see ``names.toml``."""
 
     names: tuple[str, ...]

@@ -155,7 +155,10 @@ def test_an_empty_field_in_quotes_is_a_row_without_text():
     [
         ("title,body\nA,b\n", "part.csv has no column 'text', only title, body: give `text_col"),
         ("input_ids\n1\n", "part.csv holds token ids, not texts: give the documents that they"),
-        ("\n", "part.csv has no column 'text', only nothing: "),
+        (
+            "id,text\r1,a\r",
+            "part.csv has no column 'text', only a line that .* does not end in LF: ",
+        ),
         ("text,text\na,b\n", "part.csv has several columns 'text': rename or remove all but one."),
         ("id,text,id\n1,a,2\n", "part.csv has several columns 'id'"),
     ],

@@ -174,7 +174,8 @@ def test_mistakes_of_the_user(tmp_path: Path, monkeypatch, sources: list[str], m
     for name in ("a.csv", "a.json", "a.ndjson.gz"):
         write(tmp_path / "twins" / name, LINE)
     for name, stage in (("v", "vocab"), ("i", "build")):
-        manifest = {"stage": stage, "versions": {"clozeworks": "1"}}
+        made_from = [{"stage": "ingest", "digest": "0"}]
+        manifest = {"inputs": made_from, "stage": stage, "versions": {"clozeworks": "1"}}
         write(tmp_path / "stages" / name / "manifest.json", json.dumps(manifest).encode())
         write(tmp_path / "stages" / name / "vocab.txt", TEXT)
     (tmp_path / "empty").mkdir()

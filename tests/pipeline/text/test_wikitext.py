@@ -69,6 +69,7 @@ def test_a_user_adds_templates() -> None:
     [
         ("[templates", "is not a TOML file"),
         ("[other]", "is not a TOML file"),
+        ('[templates]\nen = [{ show = ["x"], names = ["y"] }]', "contains unknown field `show`"),
         ('[templates]\nen = [{ rule = "x", names = ["y"] }]', "names the rule x"),
     ],
 )
