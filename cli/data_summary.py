@@ -171,8 +171,10 @@ def _warn_of_size(where: str, manifest: VocabularyManifest) -> None:
     size = manifest.report.num_tokens
     # Where 95% of the classes have a hundred examples, a vocabulary translates best (Gowda and May,
     # 2020); an average of 20 is far from that.
-    if num_tokens < 20 * size:
-        suits = max(round(num_tokens / 50, -2), 200)
+    # Special tokens and single characters are in every vocabulary.
+    least = size - manifest.report.learned_from.num_merges
+    suits = max(round(num_tokens / 50, -2), 200, round(least + 49, -2))
+    if num_tokens < 20 * size and suits < manifest.config.size:
         warn(
             f"each of the {size:,} tokens occurs {num_tokens / size:.0f} times in this text on "
             f"average, too seldom to be learned; --size {suits:.0f} suits it"

@@ -177,6 +177,9 @@ def test_a_sentence_per_line_is_read_or_the_switch_is_named(capsys, folder: Path
     assert "108 rows" in capsys.readouterr().out
     run("vocab d --output v --size 5000")
     assert "too seldom to be learned; --size 200 suits it" in capsys.readouterr().err
+    for size, advice in ((5000, "--size 300 suits it"), (300, "")):  # of 256 bytes and five others
+        run(f"vocab d --output b --algorithm bpe --overwrite --size {size}")
+        assert advice in (error := capsys.readouterr().err) and bool(advice) == ("too " in error)
     longer = [SENTENCES[0].replace("cat", "cat and dog " * 100) for _ in range(40)]
     (folder / "long.txt").write_text("\n".join(f"{i} {line}" for i, line in enumerate(longer)))
     run("ingest long.txt --output l --documents line")
