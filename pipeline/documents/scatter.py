@@ -116,9 +116,7 @@ class Scatter(Phase):
         )
 
     def num_documents(self, job: Job) -> int:
-        """Return how many documents there are; raise `UserError`, before more is done, if too much
-        input was bad.
-        """
+        """Return how many documents there are; raise `UserError` if too much input was bad."""
         scattered = job.records(Scatter)
         counters = (record.counters for record in scattered)
         sum_counters((job.setup.left_out, *counters), self.max_bad)

@@ -60,9 +60,7 @@ def read_pages(
 
 
 def read_head(file: BinaryIO, input_range: InputRange) -> tuple[str, str]:
-    """Return the text of the dump before its first page, and its encoding: UTF-16 if a byte order
-    mark says so, else UTF-8, which MediaWiki writes.
-    """
+    """Return the text of a dump before its first page, and its encoding, UTF-16 by its mark."""
     head = b""
     whole = replace(input_range, start=0, stop=None)
     for _, block in _blocks(file, whole, Counters()):

@@ -34,18 +34,13 @@ class Lines:
             yield offset, decode(line, f"{name}, byte {offset}", self.counters)
 
     def head(self, num_bytes: int | None = None) -> Self:
-        """Return the first lines of the file, whatever the range. What is bad there is counted by
-        the reader of the first range.
-        """
+        """Return the file's first lines; what is bad there is counted where the range is read."""
         first = replace(self.input_range, start=0, stop=num_bytes)
         return replace(self, input_range=first, counters=Counters())
 
 
 def content_of(file: BinaryIO, input_range: InputRange, counters: Counters) -> Any:
-    """Return what the reader of an open file gets, by `Format.kind`.
-
-    None for what should be a text and is not one, which is counted as ``not_text``.
-    """
+    """Return what the reader of an open file gets, by `Format.kind`; None if it is ``not_text``."""
     kind = FORMATS[input_range.format].kind
     if kind == "bytes":
         return file

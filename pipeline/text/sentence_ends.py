@@ -28,8 +28,7 @@ SENTENCE_ENDS = frozenset(_characters(_SENTENCE_TERMINAL) + "…৷།༎༏༐�
 
 
 def ends_sentence(line: str) -> bool:
-    """Return whether `line` ends with the punctuation of a sentence, before closing quotes and
-    brackets, in any script.
+    """Return whether `line` ends with a sentence's mark, before quotes and brackets, in any script.
 
     >>> ends_sentence('"Is it?" '), ends_sentence("그렇다."), ends_sentence("Contents")
     (True, True, False)
