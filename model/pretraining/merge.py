@@ -12,6 +12,7 @@ from ...pipeline import storage
 from ...pipeline.data_card import CARD
 from ...pipeline.errors import UserError
 from ...pipeline.storage.directory import WORK, OutputDirectory, locked
+from ...pipeline.storage.state import describe_absence
 from ..card import model_name, read_languages, render_card
 from ..checkpoint import CONFIG, WEIGHTS, Checkpoint
 from ..tokenizer import tokenizer_files
@@ -23,11 +24,12 @@ def merge(
 ) -> dict[str, dict[str, float]]:
     """Write the mean of the `last` models in ``run/archive`` to the new or empty folder `output`.
 
-    Returns what `evaluate` measures on the held-out rows of `instances`: of the last model alone
-    (``last``) and of the mean (``mean``). All but the weights, which are added in float64, is that
-    model's. Raises `UserError` if there are fewer models, one is damaged, or `output` holds files.
+    Returns what `evaluate` measures of the ``last`` model alone, whose files but the weights are
+    kept, and of the ``mean``. Raises `UserError` if there are fewer models, or one is damaged.
     """
     output = str(output)
+    if absence := describe_absence(str(run)):
+        raise UserError(f"{absence}: give a run of `clozeworks pretrain`.")
     archive = storage.join(str(run), "archive")
     numbers = [name.removeprefix("step-") for name in storage.folder_names(archive)]
     steps = sorted(int(number) for number in numbers if number.isdecimal())

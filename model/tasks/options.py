@@ -27,9 +27,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "r2": ("a score",),  # the share of the variance that is explained; below 0 if none is
     "rmse": (),  # of which less is better
 }
-"""What `metrics.measure` computes; and what each row of a user's own table has if the metric can be
-named for it.
-"""
+"""What `metrics.measure` computes, and which rows of a user's own table it can be named for."""
 CORRELATIONS = ("matthews", "pearson", "spearman")
 """Metrics of which answers by chance have 0, with a standard error of 1 / sqrt(N)."""
 

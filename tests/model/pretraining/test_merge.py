@@ -55,5 +55,7 @@ def test_what_cannot_be_merged_is_said(run, tmp_path):
         merge(path, instances, 4, tmp_path / "merged")
     with pytest.raises(UserError, match="run is not empty"):
         merge(path, instances, 2, path)
+    with pytest.raises(UserError, match=r"nowhere does not exist: give a run"):
+        merge(tmp_path / "nowhere", instances, 2, tmp_path / "merged")
     with pytest.raises(UserError, match="holds 0 models"):
         merge(f"{path}/archive/step-2", instances, 2, tmp_path / "merged")
