@@ -125,7 +125,7 @@ def _dry_run(
             shown = f"{phase_steps:,} steps, rows of up to {max_length:,} tokens, epochs {epochs}"
             rates = phase.masks and phase.masks.rates_at(np.array([0, num_rows]))
             if rates is not None:
-                shown += ", masks {:g} to {:g}".format(*rates)
+                shown += ", masks " + " to ".join(f"{rate:g}" for rate in dict.fromkeys(rates))
             rows.append((f"phase {number}", shown))
         num_tokens = plan.num_tokens()
         rows.append(("tokens", f"{round(num_tokens):,}"))

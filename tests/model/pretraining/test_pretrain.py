@@ -269,7 +269,7 @@ def test_a_dry_run_says_what_the_run_then_is(instances, tmp_path, capsys):
     phases = [instances] * 3 + ["--phase-shares", "0.5,0.3,0.2", "--mask-rate", "0.3/0.3,0.1/0.05"]
     main(["pretrain", *phases, "--output", str(output), *options, "--dry-run", "--overwrite"])
     table = " ".join(capsys.readouterr().out.split())
-    for number, steps, masks in ((1, 4, "0.3 to 0.3"), (2, 3, "0.3 to 0.1"), (3, 2, "0.05 to")):
+    for number, steps, masks in ((1, 4, "0.3 phase"), (2, 3, "0.3 to 0.1"), (3, 2, "0.05 tokens")):
         assert f"phase {number} {steps} steps, rows of up to 24 tokens, epochs" in table
         assert f"masks {masks}" in table
     by_hours = ["--model", "tiny", "--hours", "1", "--dry-run", "--overwrite"]

@@ -6,11 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from clozeworks.model.training.optim import (
-    learning_rate,
-    make_optimizer,
-    set_learning_rate,
-)
+from clozeworks.model.training.optim import learning_rate, make_optimizer, set_learning_rate
 from torch import nn
 
 
