@@ -1,6 +1,4 @@
-"""Summarise what a data stage has written in the table at a command's end, and warn of what a user
-should look at.
-"""
+"""Summarise what a data stage wrote, in a table at its end, and warn of what to look at."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -160,9 +160,7 @@ class FertilityReport(Struct, frozen=True, kw_only=True):
     num_tokens: Count
     tokens_per_word: Annotated[float, Meta(ge=0)]
     characters_per_token: Annotated[float, Meta(ge=0)] = 0.0
-    """Without spaces: comparable between vocabularies that split words differently; 0 if it was not
-    measured.
-    """
+    """Without spaces; vocabularies that split words differently compare. 0: not measured."""
     unknown_share: Fraction
     """The share of [UNK] among the tokens."""
     num_tokens_absent: Count

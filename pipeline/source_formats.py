@@ -22,9 +22,7 @@ class Format:
     `kind` says, an `InputRange`, the config and the counters.
     """
     plan: str = ""
-    """The function that cuts an input into ranges, after the head if `kind` is rows; without one a
-    file is one range.
-    """
+    """Cuts an input into ranges, after the head if `kind` is rows; else a file is one range."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of the files that are in this format."""
 

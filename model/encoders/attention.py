@@ -35,6 +35,30 @@ PADDING_ROW = -1
 """Row number of tokens that pad, which attend to each other."""
 
 
+def few_lengths(length: int, per_doubling: int) -> int:
+    """Return `length` or a little more: one of so many from each power of two to the next.
+
+    On a CPU the kernel of a product in bf16 is made for each new shape, which takes milliseconds:
+    more than a small product itself.
+    """
+    step = max(1, (1 << (length - 1).bit_length()) // (2 * per_doubling))
+    return step * divide_up(length, step)
+
+
+def computed_length(values: Tensor) -> int:
+    """Return how many tokens to compute for `values` (T, ...): on a CPU in bf16 a few more."""
+    is_made_for_shape = values.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return few_lengths(len(values), 16) if is_made_for_shape else len(values)
+
+
+def extended(values: Tensor, length: int, value: int = 0) -> Tensor:
+    """Return `values` (T, ...) with `value` behind them, (`length`, ...)."""
+    if length == len(values) and not torch.compiler.is_compiling():
+        return values
+    # F.pad takes the last dimension's two ends first.
+    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, length - len(values)), value=value)
+
+
 class PaddedRows(NamedTuple):
     """Layout of B padded rows of L tokens, T of them computed."""
 
@@ -46,18 +70,20 @@ class PaddedRows(NamedTuple):
     """True at the keys to attend to; None if there is no padding."""
     is_causal: bool
 
-    def pack(self, padded_ND: Tensor) -> Tensor:
-        """Take the computed tokens out of N = B * L flat padded ones: (N, ...) to (T, ...)."""
+    def pack(self, padded_ND: Tensor, num_tokens: int) -> Tensor:
+        """Take the computed tokens out of N = B * L flat padded ones: (N, ...) to (T, ...), with
+        zeros behind them up to `num_tokens`.
+        """
         if self.token_index_T is None:
             return padded_ND
-        return padded_ND.index_select(0, self.token_index_T)
+        return extended(padded_ND.index_select(0, self.token_index_T), num_tokens)
 
     def unpack(self, packed_TD: Tensor) -> Tensor:
         """Put the computed tokens back: (T, D) to (N, D), zeros at the padding."""
         if self.token_index_T is None:
             return packed_TD
         padded_ND = packed_TD.new_zeros(self.num_rows * self.max_length, packed_TD.shape[1])
-        return padded_ND.index_copy(0, self.token_index_T, packed_TD)
+        return padded_ND.index_copy(0, self.token_index_T, packed_TD[: len(self.token_index_T)])
 
     def attend(
         self, qkv_TE: Tensor, num_heads: int, rate: float, window: int | None = None
@@ -67,7 +93,7 @@ class PaddedRows(NamedTuple):
         """
         # Over shorter rows a block would meet more keys than the whole row has.
         if window is not None and self.max_length > BLOCK_QUERIES + 2 * window:
-            row_T = self._row_numbers(qkv_TE.device)
+            row_T = self._row_numbers(qkv_TE)
             return _attend_blocks(qkv_TE, num_heads, row_T, window, rate)
         # A token's E numbers are its queries, keys and values, each with one head after the other:
         #
@@ -84,7 +110,7 @@ class PaddedRows(NamedTuple):
         context_BHLK = _attend(q_BHLK, k_BHLK, v_BHLK, rate, mask, is_causal)
         hidden_size = qkv_TE.shape[1] // 3
         context_ND = context_BHLK.transpose(1, 2).reshape(-1, hidden_size)
-        return self.pack(context_ND)
+        return self.pack(context_ND, len(qkv_TE))
 
     def _mask(self, window: int | None, device: torch.device) -> Tensor | None:
         """Return which keys a query attends to, as it broadcasts to (B, 1, L, L); None for all."""
@@ -101,11 +127,11 @@ class PaddedRows(NamedTuple):
         # NaN.
         return (key_mask_B11L & near_LL) | (distance_LL == 0)
 
-    def _row_numbers(self, device: torch.device) -> Tensor:
+    def _row_numbers(self, qkv_TE: Tensor) -> Tensor:
         """Return the row of each computed token (T,), `PADDING_ROW` for padding."""
         if self.token_index_T is not None:
-            return self.token_index_T // self.max_length
-        row_B1 = torch.arange(self.num_rows, device=device)[:, None]
+            return extended(self.token_index_T // self.max_length, len(qkv_TE), PADDING_ROW)
+        row_B1 = torch.arange(self.num_rows, device=qkv_TE.device)[:, None]
         row_BL = row_B1.expand(-1, self.max_length)
         if self.key_mask_B11L is not None:
             row_BL = torch.where(self.key_mask_B11L[:, 0, 0], row_BL, PADDING_ROW)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .attention import PackedRows, PaddedRows
+from .attention import PackedRows, PaddedRows, computed_length
 from .config import EncoderConfig
 
 
@@ -92,10 +92,11 @@ class Encoder(nn.Module, ABC):
             num_rows, max_length, token_index_T, key_mask_B11L, self.config.is_decoder
         )
         # Packed once, before the embeddings; then only attention unpacks and packs again.
+        length = 0 if token_index_T is None else computed_length(token_index_T)
         states = self.compute_states(
-            layout.pack(input_ids_BL.reshape(-1)),
-            layout.pack(token_type_ids_BL.reshape(-1)),
-            layout.pack(positions_BL.reshape(-1)),
+            layout.pack(input_ids_BL.reshape(-1), length),
+            layout.pack(token_type_ids_BL.reshape(-1), length),
+            layout.pack(positions_BL.reshape(-1), length),
             layout,
         )
         wanted = states if all_layers else states[-1:]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from . import transfer
+from .attention import computed_length, extended
 from .config import EncoderConfig
 from .encoder import Encoder
 
@@ -232,7 +233,9 @@ class PretrainModel(nn.Module, ABC):
             first_tokens = hidden.index_select(0, first_index_B)[:, None]
 
         hidden_MD = _chosen(hidden, batch.masked_index.flatten())
-        mlm_loss, mlm_correct = self.mlm_sums(hidden_MD, batch.masked_ids.flatten())
+        length = computed_length(hidden_MD)
+        ids_M = extended(batch.masked_ids.flatten(), length, IGNORED)
+        mlm_loss, mlm_correct = self.mlm_sums(extended(hidden_MD, length), ids_M)
         label_B = batch.next_sentence_label_B
         if label_B is None:
             # A tensor on the device, as the sums of all micro-batches are added up there.

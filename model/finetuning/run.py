@@ -29,6 +29,7 @@ from ...pipeline.errors import UserError
 from ...pipeline.seeding import rng_for
 from ...pipeline.storage.directory import WORK, OutputDirectory
 from ..checkpoint import TASK, Checkpoint, save_model, write_json
+from ..encoders.attention import few_lengths
 from ..notices import StopRequest
 from ..tasks.batches import Feature, Scale, TaskBatch, make_batch, num_targets
 from ..tasks.catalogue import task_settings
@@ -115,12 +116,8 @@ def few_widths(num_positions: int) -> tuple[int, ...]:
     >>> few_widths(40)
     (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40)
     """
-    widths = []
-    width = 0
-    while width < num_positions:
-        width += max(1, (1 << width.bit_length()) // 16)
-        widths.append(min(width, num_positions))
-    return tuple(widths)
+    widths = {min(few_lengths(length, 8), num_positions) for length in range(1, num_positions + 1)}
+    return tuple(sorted(widths))
 
 
 def micro_batches(
@@ -244,7 +241,6 @@ class FinetuneWork(Work):
         self.num_steps = max(1, round(self.run.epochs * self.steps_per_epoch))
         self._widths = widths_of(self.updater.graphs, shape.num_positions)
         if self._dtype == torch.bfloat16 and self.device.type == "cpu":
-            # The kernel of a product is made for each new shape, which takes 2 ms.
             self._widths = few_widths(shape.num_positions)
         self._most_tokens = tokens_at_once(shape, self.device)
         self._lengths = np.array([feature.length for feature in features])
@@ -321,9 +317,7 @@ class FinetuneWork(Work):
         return self.is_over or self._is_evaluated
 
     def look(self, updates: list[Update]) -> None:
-        """Report the mean loss of each ten updates, and measure on dev, if that is due; keep the
-        best weights.
-        """
+        """Report the mean loss of each ten updates; measure on dev when due, keep the best."""
         learned: dict[str, float] = {}
         for update in updates:
             (loss,) = update.sums

@@ -142,9 +142,7 @@ def pinned_attention() -> Iterator[None]:
 
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
-    """Compute within the block on a GPU as every other time, too, if `wanted`: sums in one order,
-    which takes longer.
-    """
+    """Compute on a GPU as every other time, too, if `wanted`: sums in one order, slower."""
     if not wanted:
         yield
         return
@@ -193,9 +191,7 @@ def sum_dtype(device: torch.device) -> torch.dtype:
 
 
 def drain_every(update_s: float) -> int:
-    """Return the updates between two looks at the losses, for which a GPU waits: those of 0.1 s,
-    from ten to 500.
-    """
+    """Return the updates between two looks at the losses: those of 0.1 s, from ten to 500."""
     return int(min(max(10, 0.1 / max(update_s, 1e-9)), 500))
 
 

@@ -1,6 +1,4 @@
-"""Threads beside a training: one makes batches ahead of time, another writes snapshots; and how
-many compute on a CPU.
-"""
+"""Threads beside a training, for batches and snapshots; and how many compute on a CPU."""
 
 import os
 from collections import deque

@@ -42,9 +42,7 @@ class Loss(NamedTuple):
     """The loss of one micro-batch."""
 
     share: Tensor
-    """Its part of the global batch's mean loss, scalar: the sum over all micro-batches and ranks is
-    that mean.
-    """
+    """Its part of the batch's mean loss, scalar: summed over micro-batches and ranks."""
     sums_S: Tensor
     """Sums over its rows to report, in `device.sum_dtype`; added up over the global batch."""
 

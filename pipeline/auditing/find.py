@@ -92,9 +92,7 @@ def _find(
 
 
 def find_rows(paths: list[str], condition: str, num_rows: int) -> Shards:
-    """Return the first rows for which a condition in DuckDB's SQL holds; raise `UserError` for a
-    faulty one.
-    """
+    """Return the first rows for which an SQL condition holds; `UserError` for a faulty one."""
     import duckdb
 
     if any(map(storage.is_remote, paths)):

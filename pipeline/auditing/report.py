@@ -1,6 +1,4 @@
-"""Render an audit as one self-contained HTML page, which follows the reader's light or dark
-theme.
-"""
+"""Render an audit as one self-contained HTML page, in the reader's light or dark theme."""
 
 import math
 from collections.abc import Sequence

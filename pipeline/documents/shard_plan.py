@@ -109,9 +109,7 @@ def plan_shards(
     num_shards: int | None,
     layout: HashLayout,
 ) -> list[Unit]:
-    """Cut the hashes into `num_shards` shards, or by size; raise `UserError` if too few remain, or
-    too much for a shard.
-    """
+    """Cut the hashes into `num_shards`, or by size; raise `UserError` for too few or too large."""
     num_documents = sum(record.documents for record in deduplicated)
     if num_documents < MIN_DOCUMENTS + 2:
         raise UserError(_too_few(scattered, deduplicated))

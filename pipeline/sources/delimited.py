@@ -20,9 +20,7 @@ from .streams import LONGEST_LINE_BYTES, InputRange, RawDocument, plan_lines
 from .texts import Lines
 
 _Row = tuple[list[tuple[int, str]], list[str]]
-"""The lines of a row with their first bytes, until the next row is read, and its fields; none for
-an empty line.
-"""
+"""The lines of a row with their first bytes until the next, and its fields; none if empty."""
 
 
 def plan_delimited(

@@ -230,9 +230,7 @@ class OutputDirectory:
 
     @contextmanager
     def write_folder(self, name: str) -> Iterator[Path]:
-        """Yield an empty local folder that replaces the folder `name` when the block ends, complete
-        or not at all.
-        """
+        """Yield an empty local folder that replaces `name` at the end, complete or not at all."""
         temporary_name = f"{name.replace('/', '-')}.{uuid.uuid4().hex}"
         folder = Path(self.file(TEMPORARY)) / temporary_name
         replaced = folder.with_suffix(".old")

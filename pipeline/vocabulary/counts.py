@@ -1,6 +1,4 @@
-"""Count words: those of each shard, then the sums over all shards, bucket by bucket of the words'
-hashes.
-"""
+"""Count words: those of each shard, then the sums of all, by buckets of the words' hashes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -85,9 +85,7 @@ def rules_for(shares: Mapping[str, float]) -> tuple[str, ...]:
 
 
 class Normalization(NamedTuple):
-    """The normalisation of text before tokenisation: both True for the published uncased BERT, both
-    False for cased.
-    """
+    """How text is normalised: both True for the published uncased BERT, both False for cased."""
 
     lowercase: bool
     strip_accents: bool

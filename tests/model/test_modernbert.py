@@ -201,6 +201,19 @@ def test_dropout_trains_by_products_as_the_fused_kernel_does():
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
+def test_rows_in_bf16_on_a_cpu_have_few_lengths():
+    ours, _ = make_models()
+    computed: list[int] = []
+    ours.model.layers[0].register_forward_hook(lambda _, args, __: computed.append(len(args[0])))
+    for lengths in ([3, 60, 11], [301]):
+        batch = make_batch(lengths)
+        in_fp32 = run_ours(ours, batch, "unpadded")
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = run_ours(ours, batch, "unpadded")
+        torch.testing.assert_close(actual, in_fp32, rtol=0, atol=0.02)
+    assert computed == [74, 74, 76, 76, 301, 301, 304, 304]
+
+
 def test_a_window_sees_so_many_tokens_and_no_more():
     # One layer is enough to see how far: the second, since the first attends to whole rows.
     shape = replace(SHAPE, num_hidden_layers=2)
