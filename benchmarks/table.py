@@ -71,4 +71,6 @@ def shown(value: float, unit: str) -> str:
 def significant(value: float) -> str:
     if value >= 1000:
         return f"{round(value, 2 - len(str(int(value)))):,.0f}"
+    if value < 1:
+        return f"{value:.2g}"
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
