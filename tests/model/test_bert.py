@@ -87,9 +87,8 @@ def test_equals_transformers(shape, lengths, packed):
     every = real_tokens(batch["mask"])
     expected = theirs.prediction_logits.reshape(-1, shape["vocab_size"])[every]
     torch.testing.assert_close(ours.mlm_logits(hidden, every), expected, rtol=0, atol=1e-5)
-    torch.testing.assert_close(
-        ours.nsp_logits(hidden), theirs.seq_relationship_logits, rtol=0, atol=1e-5
-    )
+    pairs = theirs.seq_relationship_logits
+    torch.testing.assert_close(ours.nsp_logits(hidden), pairs, rtol=0, atol=1e-5)
     right = (theirs.prediction_logits.argmax(-1) == batch["labels"])[batch["labels"] != -100].sum()
     assert sums.mlm_correct == run_ours(ours.eval(), batch, packed)[1].mlm_correct == right
     check_learning(ours, loss, peer, theirs.loss)
@@ -99,16 +98,11 @@ def test_left_to_right_equals_a_transformers_decoder_and_sees_no_future():
     ours, peer = make_models(SMALL, is_decoder=True)
     batch = make_batch([5, 12, 9], 97)
     args = (batch["input_ids"], batch["token_type_ids"], batch["mask"])
-    theirs = peer(
-        batch["input_ids"],
-        token_type_ids=batch["token_type_ids"],
-        attention_mask=batch["mask"].long(),
-    )
+    theirs = peer(args[0], token_type_ids=args[1], attention_mask=args[2].long())
     positions = real_tokens(batch["mask"])
     expected = theirs.prediction_logits.reshape(-1, 97)[positions]
-    torch.testing.assert_close(
-        ours.mlm_logits(ours.bert(*args), positions), expected, rtol=0, atol=1e-5
-    )
+    actual = ours.mlm_logits(ours.bert(*args), positions)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
     changed = batch["input_ids"].clone()
     changed[:, -1] = 7
     torch.testing.assert_close(ours.bert(changed, *args[1:])[:, :-1], ours.bert(*args)[:, :-1])
@@ -155,18 +149,13 @@ def test_short_rows_in_bf16_train_by_products_close_to_the_fused_kernel(monkeypa
 def test_hidden_states_of_all_layers_equal_transformers():
     ours, peer = make_models(SMALL)
     batch = make_batch([4, 20], 97)
-    args = (batch["input_ids"], batch["token_type_ids"])
-    theirs = peer.bert(
-        args[0], token_type_ids=args[1], attention_mask=batch["mask"], output_hidden_states=True
-    )
-    mine = ours.bert.hidden_states(
-        *args, batch["mask"], real_tokens(batch["mask"]), all_layers=True
-    )
+    ids, types, mask = batch["input_ids"], batch["token_type_ids"], batch["mask"]
+    named = {"token_type_ids": types, "attention_mask": mask}
+    theirs = peer.bert(ids, **named, output_hidden_states=True)
+    mine = ours.bert.hidden_states(ids, types, mask, real_tokens(mask), all_layers=True)
     assert len(mine) == len(theirs.hidden_states) == 4
     for actual, expected in zip(mine, theirs.hidden_states, strict=True):
-        torch.testing.assert_close(
-            actual[batch["mask"]], expected[batch["mask"]], rtol=0, atol=1e-5
-        )
+        torch.testing.assert_close(actual[mask], expected[mask], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])

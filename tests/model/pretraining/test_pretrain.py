@@ -252,10 +252,8 @@ def test_a_dry_run_says_what_the_run_then_is(instances, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
     main(args)
     summary = json.loads((output / "summary.json").read_text())
-    assert (
-        f"state new parameters {summary['parameters']:,} steps 9, 8 rows each, over all ranks"
-        in table
-    )
+    parameters = f"{summary['parameters']:,}"
+    assert f"state new parameters {parameters} steps 9, 8 rows each, over all ranks" in table
     assert "epochs 0.878 of" in table  # 82 rows
     (num_tokens,) = re.findall(r"tokens ([\d,]+)", table)
     assert int(num_tokens.replace(",", "")) == pytest.approx(summary["tokens"], rel=0.1)

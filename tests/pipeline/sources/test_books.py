@@ -185,10 +185,8 @@ def test_one_sentence_a_line_and_a_blank_line_between_documents() -> None:
         for block in range(3)
     ]
     text = "\n\n\n".join("\n".join(block) for block in blocks)
-    documents = read_text(text)
-    assert [(document.id, document.paragraphs) for document in documents] == [
-        (f"shelf/book#{number}", block) for number, block in enumerate(blocks)
-    ]
+    expected = [(f"shelf/book#{number}", block) for number, block in enumerate(blocks)]
+    assert [(document.id, document.paragraphs) for document in read_text(text)] == expected
     assert [document.id for document in read_text(text, documents="file")] == ["shelf/book"]
 
 
