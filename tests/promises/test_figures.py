@@ -80,6 +80,7 @@ def test_an_absent_peer_has_a_row_that_says_so(tmp_path: Path) -> None:
     [
         (1.04, 3.53, "s", "1.0 s | peer: 3.5 s | 3.4"),
         (10_940_000, 660_400, "tokens/s", "11 M tokens/s | peer: 660,000 tokens/s | 17"),
+        (4.14, 0.373, "MB/s", "4.1 MB/s | peer: 0.37 MB/s | 11"),
         (15.8, 24.7, "s of CPU", "16 s of CPU | peer: 25 s of CPU | 1.6"),
         (998.7, 1250, "rows/s", "999 rows/s | peer: 1,200 rows/s | 0.8"),
     ],

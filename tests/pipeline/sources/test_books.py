@@ -217,8 +217,7 @@ def test_a_file_of_markdown_is_a_document_without_its_marks() -> None:
 def test_code_in_markdown_that_is_longer_than_a_piece_ends_where_its_fence_is() -> None:
     code = "> x = 1\n\n" * 30_000
     text = f"{SENTENCE}\n\n> ```py\n{code}> ```\n\n{SENTENCE}\n\n{SENTENCE}"
-    (document,) = read_text(text, documents="markdown")
-    assert document.paragraphs == [SENTENCE] * 3
+    assert [d.paragraphs for d in read_text(text, documents="markdown")] == [[SENTENCE] * 3]
 
 
 def test_a_few_bad_bytes_become_replacement_characters() -> None:
